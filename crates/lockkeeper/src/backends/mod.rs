@@ -1,0 +1,4 @@
+//! One folder per engine, each behind its own feature; nothing outside this folder and `connect.rs`
+//! names an engine.
+
+pub mod memory;
