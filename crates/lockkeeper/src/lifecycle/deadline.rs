@@ -127,7 +127,11 @@ impl Clock {
             None => {
                 let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
                 let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
-                Ok(Timer(Wait::System(AsyncFd::register(fd)?)))
+                // Deprecated for types that may swap their descriptor; an `OwnedFd` never does, and
+                // the replacement is unsafe code, which this crate forbids.
+                #[allow(deprecated)]
+                let fd = AsyncFd::new(fd)?;
+                Ok(Timer(Wait::System(fd)))
             }
         }
     }
