@@ -2,6 +2,8 @@
 pub mod backend;
 pub mod backends;
 pub mod claim;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 pub mod guarantees;
 pub mod lifecycle;
