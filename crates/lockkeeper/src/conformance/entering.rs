@@ -154,8 +154,7 @@ pub(super) async fn a_storm_never_makes_two_holders(stage: &Stage) {
         tasks.spawn(async move {
             for _ in 0..ROUNDS {
                 let contender = contender.sibling();
-                contender.queue().await;
-                let (order, _) = contender.comes_to_hold().await;
+                let order = contender.obtains().await;
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
                 let before = highest.fetch_max(order, Ordering::SeqCst);
                 assert!(before < order, "token {order} after {before}");

@@ -181,8 +181,7 @@ pub(super) async fn permits_never_exceed_their_number(stage: &Stage) {
         tasks.spawn(async move {
             for _ in 0..3 {
                 let contender = contender.sibling();
-                contender.queue().await;
-                contender.comes_to_hold().await;
+                contender.obtains().await;
                 let now = taken.fetch_add(take, Ordering::SeqCst) + take;
                 assert!(now <= OF, "{now} of {OF} permits are out");
                 tokio::task::yield_now().await;

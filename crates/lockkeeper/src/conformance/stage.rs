@@ -135,15 +135,6 @@ impl Stage {
         assert_eq!(residue, 0, "claims or keys are left after their release");
     }
 
-    /// Asks until it is so.
-    pub(super) async fn until<F: Future<Output = bool>>(&self, what: &str, is_so: impl Fn() -> F) {
-        let limit = self.clock.now() + PATIENCE;
-        while !is_so().await {
-            assert!(self.clock.now() < limit, "never came: {what}");
-            sleep(Duration::from_millis(5)).await;
-        }
-    }
-
     pub(super) async fn view(&self, name: &Name) -> Option<LockView> {
         let contender = self.contender(name).await;
         contender.inspect(&Query::One(name.clone())).await.pop()
@@ -255,6 +246,14 @@ impl Contender {
             }
             assert!(clock.now() < limit, "never came to hold: {self:?}");
             sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Enters, and waits until it holds: by the first answer, or by asking; gives the order number.
+    pub(super) async fn obtains(&self) -> u64 {
+        match self.queue().await {
+            Standing::Holds { order, .. } => order,
+            _ => self.comes_to_hold().await.0,
         }
     }
 
