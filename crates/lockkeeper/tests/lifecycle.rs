@@ -417,9 +417,11 @@ fn the_blocking_face() {
         .acquire()
         .unwrap();
     drop(permit);
-    keeper
-        .of(keeper.face().semaphore("s", 1).permits(1))
+    let again = keeper.of(keeper.face().semaphore("s", 1).permits(1));
+    again
         .acquire_within(millis(2000))
+        .unwrap()
+        .release()
         .unwrap();
 }
 
