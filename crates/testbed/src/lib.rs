@@ -17,12 +17,18 @@
 //! | stall | [`Server::pause`], [`Server::resume`] |
 //! | crash, restart in place | [`Server::kill`], [`Server::restart`] |
 //! | wall clock of one server | [`Setup::movable_clock`], [`Clock`] |
+//! | network | [`Proxy`]: delay, cut, black hole, reply lost after the request was applied |
 //!
 //! All calls block, and none of them needs a runtime; from asynchronous tests they are short
 //! enough to be made in place, but starting a server is not.
 //!
 //! ```no_run
-//! let redis = lockkeeper_testbed::Redis::durable()?;
+//! use lockkeeper_testbed::{Proxy, Redis, ReplyLoss};
+//!
+//! let redis = Redis::durable()?;
+//! let proxy = Proxy::to(redis.address())?;
+//! proxy.lose(ReplyLoss::next(1))?;
+//! // a client of `proxy.address()` now writes without ever hearing so
 //! redis.server().restart()?;
 //! # Ok::<(), lockkeeper_testbed::Error>(())
 //! ```
@@ -39,6 +45,7 @@ mod ports;
 mod postgres;
 mod process;
 mod program;
+mod proxy;
 mod redis;
 mod server;
 mod setup;
@@ -52,6 +59,7 @@ pub use etcd::{Etcd, EtcdThree};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use program::PACKAGES;
+pub use proxy::{Proxy, ReplyLoss};
 pub use redis::{Redis, RedisCluster, RedisFive, Reply, Sentinels};
 pub use server::Server;
 pub use setup::Setup;
