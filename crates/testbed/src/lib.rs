@@ -58,7 +58,6 @@ pub use error::{Error, Result};
 pub use etcd::{Etcd, EtcdThree};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
-pub use program::PACKAGES;
 pub use proxy::{Proxy, ReplyLoss};
 pub use redis::{Redis, RedisCluster, RedisFive, Reply, Sentinels};
 pub use server::Server;

@@ -6,25 +6,6 @@ use std::process::{Command, Output};
 
 use crate::error::{Doing, Error, Result};
 
-/// The Debian packages that this crate needs, all servers and all faults.
-pub const PACKAGES: &[&str] = &[
-    "redis-server",
-    "redis-sentinel",
-    "etcd-server",
-    "etcd-client",
-    "zookeeper",
-    "libzookeeper-java",
-    "mariadb-server",
-    "mariadb-client",
-    "postgresql-15",
-    "postgresql-client-15",
-    "qemu-user",
-    "gcc",
-    "libc6-dev",
-    "util-linux",
-    "coreutils",
-];
-
 /// Debian keeps servers out of a user's PATH, and PostgreSQL's out of everybody's.
 const EXTRA_DIRECTORIES: &[&str] = &["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
