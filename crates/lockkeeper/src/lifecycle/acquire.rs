@@ -67,7 +67,8 @@ pub(crate) async fn acquire(
         match reply? {
             Some(grant) => {
                 grant.collect();
-                if !grant.hold().is_lost() {
+                let left = grant.hold().deadline() - core.clock.now();
+                if !grant.hold().is_lost() && left >= ask.min_validity {
                     return Ok(Some(grant));
                 }
                 // It lay here unclaimed until its lease ended: stand in line again.
