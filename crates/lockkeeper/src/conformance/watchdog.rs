@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::stage::{PATIENCE, Stage, acquires, gives_back, tries};
 use super::wrappers::{Call, Fate, Faulty, Verb};
 use crate::backend::Query;
-use crate::{Error, HoldState, LostReason, Moment};
+use crate::{Error, Guard, HoldState, Keeper, LostReason, Moment};
 
 /// What a busy machine may add to a deadline; three tries are had.
 const LATE: Duration = Duration::from_millis(100);
@@ -38,37 +38,49 @@ pub(super) async fn a_fixed_guard_ends_with_its_lease(stage: &Stage) {
     let lease = stage.lease();
     let (one, two) = (stage.keeper().await, stage.keeper().await);
     let sent = stage.clock.now();
-    let guard = acquires(one.lock("a").fixed()).await;
-    let waiting = tokio::spawn(async move {
-        let guard = acquires(two.lock("a")).await;
-        (crate::Clock::system().now(), guard)
-    });
-    guard.lost().await;
-    let lost = stage.clock.now();
-    assert!(lost - sent >= lease * 8 / 10, "lost without need");
+    let guard = Arc::new(acquires(one.lock("a").fixed()).await);
+    let waiting = tokio::spawn(successor(two, guard.clone()));
+    timeout(PATIENCE, guard.lost()).await.expect("reported");
+    assert!(stage.clock.now() - sent >= lease * 8 / 10, "lost too early");
     assert!(matches!(guard.state(), HoldState::Lost(_)));
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
-    let (granted, next) = waiting.await.expect("the next one gets it");
-    assert!(lost <= granted, "the old holder learned it too late");
+    let next = waiting.await.expect("the next one gets it");
     assert!(next.token() > guard.token());
+    let guard = Arc::into_inner(guard).expect("the successor is done with it");
     let told = guard.release().await;
     assert!(matches!(told, Err(Error::Lost { .. })), "{told:?}");
     next.check().expect("a late release does not touch it");
     gives_back(next).await;
 }
 
+/// Acquires after somebody whose hold ends by itself, who must know by then that it is over.
+async fn successor(keeper: Keeper, before: Arc<Guard>) -> Guard {
+    let guard = acquires(keeper.lock(before.name().as_str())).await;
+    let told = before.check();
+    assert!(
+        matches!(told, Err(Error::Lost { .. })),
+        "two believe to hold"
+    );
+    guard
+}
+
 // proves: L7, W2
 // bug 3
 pub(super) async fn a_silent_engine_means_lost_by_the_local_deadline(stage: &Stage) {
-    let mut late = Duration::MAX;
-    for fate in [Fate::Hangs, Fate::RequestLost, Fate::Hangs] {
-        late = late.min(lost_in_silence(stage, fate).await);
-        if late <= LATE {
-            return;
+    // Repeated renewals, which fail at once, come close to the deadline; hanging ones do not.
+    for fate in [Fate::Hangs, Fate::RequestLost] {
+        let mut late = lost_in_silence(stage, fate).await;
+        for _ in 0..2 {
+            if late > LATE {
+                late = lost_in_silence(stage, fate).await;
+            }
         }
+        assert!(
+            late <= LATE,
+            "{fate:?}: reported {late:?} after the deadline"
+        );
     }
-    panic!("lost was reported {late:?} after the deadline");
 }
 
 /// Cuts the holder off; gives how long after its deadline the loss was reported.
@@ -76,20 +88,16 @@ async fn lost_in_silence(stage: &Stage, fate: Fate) -> Duration {
     let (keeper, faulty) = stage.faulty_keeper().await;
     let other = stage.keeper().await;
     let name = stage.name();
-    let guard = acquires(keeper.lock(&name.as_str())).await;
+    let guard = Arc::new(acquires(keeper.lock(name.as_str())).await);
     faulty.all(fate, |_| true);
     // A renewal that was under way may still have been answered.
     sleep(Duration::from_millis(5)).await;
     let deadline = stage.clock.now() + guard.remaining();
-    let next = tokio::spawn(async move {
-        let guard = acquires(other.lock(name.as_str())).await;
-        (crate::Clock::system().now(), guard)
-    });
+    let next = tokio::spawn(successor(other, guard.clone()));
     let reason = timeout(PATIENCE, guard.lost()).await.expect("reported");
     let lost = stage.clock.now();
     assert_eq!(reason, LostReason::Expired);
-    let (granted, next) = next.await.expect("the next one gets it");
-    assert!(lost <= granted, "two believed to hold");
+    let next = next.await.expect("the next one gets it");
     gives_back(next).await;
     lost - deadline
 }
@@ -116,9 +124,9 @@ pub(super) async fn a_renewal_that_failed_is_repeated(stage: &Stage) {
         let (keeper, faulty) = stage.faulty_keeper().await;
         let guard = acquires(keeper.lock("a")).await;
         let calls = faulty.calls().len() as u64;
-        // Two of three renewals fail, whichever.
+        // Two in a row fail, again and again.
         faulty.replan(move |verb, call| match verb {
-            Verb::Renew if !(call - calls).is_multiple_of(3) => fate,
+            Verb::Renew if (call - calls) % 6 < 2 => fate,
             _ => Fate::Works,
         });
         sleep(3 * lease).await;
