@@ -113,6 +113,8 @@ fn initialise(data: &Path, user: &Option<User>) -> Result<()> {
         "trust",
         "--no-sync",
         "--locale=C",
+        // Sixteen times smaller than usual: the copy is what a start costs.
+        "--wal-segsize=1",
         "-E",
         "UTF8",
         "-D",
