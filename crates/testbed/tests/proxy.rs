@@ -132,8 +132,14 @@ fn healing_ends_a_delay() {
     let (_redis, proxy) = redis_behind_proxy();
     let mut client = Client::to(proxy.address());
     proxy.delay(Duration::from_secs(3600)).unwrap();
+    client.ask_in_vain("PING");
     proxy.heal().unwrap();
-    assert_eq!(client.ask("PING"), Ok("+PONG".into()));
+    assert_eq!(
+        client.answer(),
+        Ok("+PONG".into()),
+        "what was held back comes at once"
+    );
+    assert_eq!(client.ask("ECHO now"), Ok("$3\r\nnow".into()));
 }
 
 #[test]
