@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lockkeeper::backend::{Backend, Entry, Standing};
 use lockkeeper::backends::local::{Config, connect};
 use lockkeeper::claim::{Claim, ClaimId, Party};
-use lockkeeper::lifecycle::deadline::Clock;
+use lockkeeper::Clock;
 use lockkeeper::{Error, Mode, Name};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use lockkeeper::backend::{Backend, Entry, Query, Released, Standing, Wake, Wakes
 use lockkeeper::backends::local::{Config, connect};
 use lockkeeper::backends::memory::Memory;
 use lockkeeper::claim::{Claim, ClaimId};
-use lockkeeper::lifecycle::deadline::Clock;
+use lockkeeper::Clock;
 use lockkeeper::{Error, Mode};
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper::Mode;
 use lockkeeper::backend::{Backend, Entry, Released, Standing};
 use lockkeeper::backends::local::{Config, connect};
-use lockkeeper::lifecycle::deadline::Clock;
+use lockkeeper::Clock;
 
 use crate::bench::{acquire, acquire_after, claim, exclusive};
 

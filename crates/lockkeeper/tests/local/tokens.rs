@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockkeeper::Error;
 use lockkeeper::backend::{Backend, Entry};
 use lockkeeper::backends::local::{Config, connect};
-use lockkeeper::lifecycle::deadline::Clock;
+use lockkeeper::Clock;
 
 use crate::bench::{Stage, exclusive, order};
 
