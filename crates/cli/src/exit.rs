@@ -106,3 +106,60 @@ impl From<io::Error> for Failure {
         Self::new(OUTPUT, format!("cannot write to standard output: {error}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper::{LostReason, Name};
+
+    use super::*;
+
+    // proves: U2
+    #[test]
+    fn each_error_has_its_status() {
+        let name = || Name::new("n").unwrap();
+        let backend = "local";
+        let timeout = Error::Timeout {
+            name: name(),
+            backend,
+            waited: std::time::Duration::ZERO,
+            holder: None,
+        };
+        let lost = Error::Lost {
+            name: name(),
+            backend,
+            reason: LostReason::Gone,
+        };
+        let unreachable = Error::Unreachable {
+            backend,
+            during: "entering".into(),
+            source: None,
+        };
+        let text = || "x".to_owned();
+        let refused = Error::Refused {
+            backend,
+            why: text(),
+        };
+        let denied = Error::Denied {
+            backend,
+            what: text(),
+        };
+        for (error, code) in [
+            (timeout, 75),
+            (lost, 76),
+            (unreachable, 69),
+            (refused, 77),
+            (denied, 77),
+            (Error::Invalid { what: text() }, 78),
+        ] {
+            assert_eq!(Failure::from(error.clone()).code, code, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure() {
+        let closed = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((closed.code, closed.sentence), (OK, None));
+        let full = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(full.code, OUTPUT);
+    }
+}
