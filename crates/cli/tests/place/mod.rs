@@ -9,39 +9,39 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper");
 
-pub struct Place {
+pub(crate) struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::Builder::new().prefix("lk").tempdir().unwrap(),
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("local:{}", self.locks().display())
     }
 
     /// Where the locks live.
-    pub fn locks(&self) -> PathBuf {
+    pub(crate) fn locks(&self) -> PathBuf {
         self.dir.path().join("locks")
     }
 
     /// A file for the commands under test.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
     /// The program with these arguments; `LK` and `DIR` are there for scripts.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args);
         self.equip(&mut command);
@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// A shell script in which `$LK` is the program.
-    pub fn shell(&self, script: &str) -> Command {
+    pub(crate) fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         self.equip(&mut command);
@@ -67,16 +67,16 @@ impl Place {
             .stderr(Stdio::piped());
     }
 
-    pub fn run(&self, args: &[&str]) -> Finished {
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
         Finished::of(self.command(args).output().unwrap())
     }
 
-    pub fn start(&self, args: &[&str]) -> Job {
+    pub(crate) fn start(&self, args: &[&str]) -> Job {
         Job::start(&mut self.command(args))
     }
 
     /// A command that holds the name until it is ended, already holding.
-    pub fn holder(&self, name: &str, options: &[&str]) -> Job {
+    pub(crate) fn holder(&self, name: &str, options: &[&str]) -> Job {
         let marker = format!("held-{}", unique());
         let script = format!("echo > $DIR/{marker}; exec sleep 60");
         let job = self.start(&[&["run", name], options, &["--", "sh", "-c", &script]].concat());
@@ -84,21 +84,21 @@ impl Place {
         job
     }
 
-    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
         let finished = self.run(args);
         assert_eq!(finished.code, 0, "{finished:?}");
         serde_json::from_str(&finished.stdout).unwrap()
     }
 
     /// How many wait for the name.
-    pub fn waiters(&self, name: &str) -> usize {
+    pub(crate) fn waiters(&self, name: &str) -> usize {
         self.json(&["show", name, "--json"])["waiters"]
             .as_array()
             .unwrap()
             .len()
     }
 
-    pub fn is_free(&self, name: &str) -> bool {
+    pub(crate) fn is_free(&self, name: &str) -> bool {
         self.run(&["run", name, "--try", "--", "true"]).code == 0
     }
 }
@@ -110,10 +110,10 @@ fn unique() -> u32 {
 
 /// How a run ended. A signal that ended the program itself is no exit status.
 #[derive(Debug)]
-pub struct Finished {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Finished {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Finished {
@@ -127,34 +127,34 @@ impl Finished {
 }
 
 /// A running program; killed when the test is over.
-pub struct Job {
+pub(crate) struct Job {
     child: Option<Child>,
 }
 
 impl Job {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         Self {
             child: Some(command.spawn().unwrap()),
         }
     }
 
-    pub fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         self.child.as_mut().unwrap()
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(self.child.as_ref().unwrap())
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child().try_wait().unwrap()
     }
 
-    pub fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> Finished {
         Finished::of(self.child.take().unwrap().wait_with_output().unwrap())
     }
 }
@@ -173,7 +173,7 @@ impl Drop for Job {
     }
 }
 
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
@@ -182,11 +182,11 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The state letter of a process: `R`, `S`, `T`, `Z`; `None` when there is none.
-pub fn state(pid: i32) -> Option<char> {
+pub(crate) fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-pub fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     state(pid).is_some_and(|letter| letter != 'Z')
 }
