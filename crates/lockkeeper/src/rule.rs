@@ -95,4 +95,4 @@ pub fn promoted<T>(
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

@@ -1,0 +1,351 @@
+//! What a law stands on: an engine, names of its own, and contenders that keep the trait's promise to
+//! ask again while an outcome is unknown.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::sleep;
+
+use crate::backend::{Backend, Entry, LockView, Query, Released, Standing, Wake, Wakes};
+use crate::claim::{Claim, ClaimId, Party};
+use crate::error::Error;
+use crate::guarantees::{Guarantees, Order as Served};
+use crate::lifecycle::deadline::{Clock, Moment};
+use crate::{Mode, Name};
+
+/// An engine that the laws are tried on; a new one, or a new corner of one, for every law.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// Makes an engine, or a corner of one, that nobody else uses.
+    async fn start() -> Self
+    where
+        Self: Sized;
+
+    /// A new connection, as another keeper in another process would have.
+    async fn backend(&self) -> Arc<dyn Backend>;
+
+    /// How many claims, keys or rows of claims are left, counters excepted. Claims whose lease has
+    /// ended may be swept here first, if anything else that touches their names would sweep them.
+    async fn residue(&self) -> usize;
+
+    /// A lease that the engine keeps well, as short as is practical: laws wait for it to end.
+    fn lease(&self) -> Duration;
+}
+
+/// Longer than any law: a claim with this lease does not expire by the way.
+pub(super) const LONG: Duration = Duration::from_secs(120);
+
+/// Slower than this is broken even on a loaded machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often an unknown outcome is asked again before the law gives up.
+const REPEATS: usize = 20;
+
+/// One law's engine.
+pub(super) struct Stage {
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) clock: Clock,
+    names: AtomicU64,
+}
+
+impl Stage {
+    pub(super) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self {
+            engine,
+            clock: Clock::system(),
+            names: AtomicU64::new(0),
+        }
+    }
+
+    /// The engine's short lease.
+    pub(super) fn lease(&self) -> Duration {
+        self.engine.lease()
+    }
+
+    /// A name that this law has not used yet.
+    pub(super) fn name(&self) -> Name {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        Name::new(format!("law/{number}")).expect("short enough")
+    }
+
+    pub(super) async fn backend(&self) -> Arc<dyn Backend> {
+        self.engine.backend().await
+    }
+
+    /// Somebody on a connection of their own who wants the name alone, with a lease that does not end.
+    pub(super) async fn contender(&self, name: &Name) -> Contender {
+        Contender::on(self.backend().await, name)
+    }
+
+    /// Several of them.
+    pub(super) async fn contenders<const N: usize>(&self, name: &Name) -> [Contender; N] {
+        let mut all = Vec::with_capacity(N);
+        for _ in 0..N {
+            all.push(self.contender(name).await);
+        }
+        all.try_into().ok().expect("N of them")
+    }
+
+    /// Whether the backend grants this mode. One that does not promise it must refuse it, and leave
+    /// nothing behind.
+    pub(super) async fn offers(&self, mode: Mode) -> bool {
+        let contender = self.contender(&self.name()).await.mode(mode);
+        if granted(contender.backend.guarantees(), mode) {
+            return true;
+        }
+        for entry in [Entry::Try, Entry::Queue] {
+            match contender.backend.enter(&contender.claim, entry).await {
+                Err(Error::Refused { .. }) => {}
+                other => panic!("{mode:?} is not promised, yet it was not refused: {other:?}"),
+            }
+        }
+        contender.expect_gone().await;
+        false
+    }
+
+    /// Whether waiters are served in the order of their arrival.
+    pub(super) async fn is_fair(&self) -> bool {
+        self.backend().await.guarantees().order == Served::Arrival
+    }
+
+    /// Waits until a lease of this length, given before now, has surely ended.
+    pub(super) async fn outlast(&self, lease: Duration) {
+        sleep(lease + Duration::from_millis(60)).await;
+    }
+
+    /// Nothing may be left of the law's claims, at the latest when their leases have ended.
+    pub(super) async fn assert_swept(&self) {
+        let limit = self.clock.now() + 3 * self.lease() + PATIENCE;
+        loop {
+            let residue = self.engine.residue().await;
+            if residue == 0 {
+                return;
+            }
+            assert!(self.clock.now() < limit, "{residue} claims or keys stay");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Everything was released: nothing may be left, at once.
+    pub(super) async fn assert_no_residue(&self) {
+        let residue = self.engine.residue().await;
+        assert_eq!(residue, 0, "claims or keys are left after their release");
+    }
+
+    pub(super) async fn view(&self, name: &Name) -> Option<LockView> {
+        let contender = self.contender(name).await;
+        contender.inspect(&Query::One(name.clone())).await.pop()
+    }
+}
+
+fn granted(guarantees: &Guarantees, mode: Mode) -> bool {
+    match mode {
+        Mode::Shared => guarantees.modes.shared,
+        Mode::Permits { .. } => guarantees.modes.permits,
+        _ => true,
+    }
+}
+
+/// A claim and the connection it is made on.
+#[derive(Debug, Clone)]
+pub(super) struct Contender {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) claim: Claim,
+}
+
+impl Contender {
+    pub(super) fn on(backend: Arc<dyn Backend>, name: &Name) -> Self {
+        let claim = Claim {
+            id: ClaimId::random().expect("random bits"),
+            name: name.clone(),
+            mode: Mode::Exclusive,
+            lease: LONG,
+            party: Arc::new(Party::here("conformance")),
+        };
+        Self { backend, claim }
+    }
+
+    pub(super) fn mode(mut self, mode: Mode) -> Self {
+        self.claim.mode = mode;
+        self
+    }
+
+    pub(super) fn reader(self) -> Self {
+        self.mode(Mode::Shared)
+    }
+
+    pub(super) fn permits(self, take: u32, of: u32) -> Self {
+        self.mode(Mode::Permits { take, of })
+    }
+
+    pub(super) fn lease(mut self, lease: Duration) -> Self {
+        self.claim.lease = lease;
+        self
+    }
+
+    /// Another claim on the same connection.
+    pub(super) fn sibling(&self) -> Self {
+        Self::on(self.backend.clone(), &self.claim.name)
+            .mode(self.claim.mode)
+            .lease(self.claim.lease)
+    }
+
+    pub(super) async fn enter(&self, entry: Entry) -> Standing {
+        ask(|| self.backend.enter(&self.claim, entry)).await.0
+    }
+
+    pub(super) async fn queue(&self) -> Standing {
+        self.enter(Entry::Queue).await
+    }
+
+    /// Enters and holds; gives the order number.
+    pub(super) async fn takes(&self) -> u64 {
+        order(self.queue().await)
+    }
+
+    /// Enters and waits; gives the number of claims ahead and the time to look again.
+    pub(super) async fn lines_up(&self) -> (usize, Duration) {
+        waits(self.queue().await)
+    }
+
+    pub(super) async fn tries_in_vain(&self) {
+        let standing = self.enter(Entry::Try).await;
+        assert_eq!(standing, Standing::Gone, "a try that cannot hold is gone");
+    }
+
+    pub(super) async fn standing(&self) -> Standing {
+        let claims = [self.claim.clone()];
+        let standings = ask(|| self.backend.renew(&claims)).await.0;
+        assert_eq!(standings.len(), 1, "one answer for one claim");
+        standings[0]
+    }
+
+    pub(super) async fn expect_holds(&self) -> u64 {
+        order(self.standing().await)
+    }
+
+    pub(super) async fn expect_waits(&self) -> (usize, Duration) {
+        waits(self.standing().await)
+    }
+
+    pub(super) async fn expect_gone(&self) {
+        assert_eq!(self.standing().await, Standing::Gone);
+    }
+
+    /// Asks until it holds, as a keeper without any push would; gives the order number and when the
+    /// answer came.
+    pub(super) async fn comes_to_hold(&self) -> (u64, Moment) {
+        let clock = Clock::system();
+        let limit = clock.now() + PATIENCE;
+        loop {
+            if let Standing::Holds { order, .. } = self.standing().await {
+                return (order, clock.now());
+            }
+            assert!(clock.now() < limit, "never came to hold: {self:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Enters, and waits until it holds: by the first answer, or by asking; gives the order number.
+    pub(super) async fn obtains(&self) -> u64 {
+        match self.queue().await {
+            Standing::Holds { order, .. } => order,
+            _ => self.comes_to_hold().await.0,
+        }
+    }
+
+    /// Releases, and the claim must have been in the list. After a lost reply nobody can say.
+    pub(super) async fn leaves(&self) {
+        let (released, asked) = ask(|| self.backend.release(&self.claim)).await;
+        assert!(released == Released::Freed || asked > 1, "it was there");
+    }
+
+    /// Releases, and the claim must not have been in the list.
+    pub(super) async fn leaves_in_vain(&self) {
+        let released = ask(|| self.backend.release(&self.claim)).await.0;
+        assert_eq!(released, Released::Gone, "it was not there");
+    }
+
+    pub(super) async fn downgrade(&self) -> Standing {
+        ask(|| self.backend.downgrade(&self.claim)).await.0
+    }
+
+    pub(super) async fn inspect(&self, query: &Query) -> Vec<LockView> {
+        ask(|| self.backend.inspect(query)).await.0
+    }
+
+    /// An operator breaks the claim with this order number, which must be there.
+    pub(super) async fn evicts(&self, order: u64) {
+        let (released, asked) = self.evict(order).await;
+        assert!(released == Released::Freed || asked > 1, "it was there");
+    }
+
+    pub(super) async fn evict(&self, order: u64) -> (Released, usize) {
+        let name = &self.claim.name;
+        ask(|| self.backend.evict(name, order, "a law breaks it")).await
+    }
+}
+
+/// Asks again while the outcome is unknown, as the trait demands; says how often it asked.
+async fn ask<T, F: Future<Output = Result<T, Error>>>(call: impl Fn() -> F) -> (T, usize) {
+    for asked in 1..=REPEATS {
+        match call().await {
+            Ok(answer) => return (answer, asked),
+            Err(error) if error.is_unknown() => {}
+            Err(error) => panic!("a definite error: {error}"),
+        }
+    }
+    panic!("the engine never answered");
+}
+
+fn order(standing: Standing) -> u64 {
+    match standing {
+        Standing::Holds { order, .. } => order,
+        other => panic!("it must hold, but its standing is {other:?}"),
+    }
+}
+
+fn waits(standing: Standing) -> (usize, Duration) {
+    match standing {
+        Standing::Waits {
+            ahead,
+            look_again_in,
+        } => (ahead, look_again_in),
+        other => panic!("it must wait, but its standing is {other:?}"),
+    }
+}
+
+/// The pushes that reach one keeper.
+pub(super) struct Ear(Wakes);
+
+impl Ear {
+    pub(super) fn of(contender: &Contender) -> Self {
+        Self(contender.backend.wakes())
+    }
+
+    /// The claim is told, in time; what rings for others on the way is a herd.
+    pub(super) async fn hears(&mut self, contender: &Contender) {
+        let wake = tokio::time::timeout(PATIENCE, self.0.next()).await;
+        let wake = wake.expect("no push came").expect("the backend lives");
+        assert!(
+            is_for(wake, contender.claim.id),
+            "{wake:?} is for somebody else"
+        );
+    }
+
+    /// Nothing rings for a while.
+    pub(super) async fn hears_nothing(&mut self) {
+        let wake = tokio::time::timeout(Duration::from_millis(60), self.0.next()).await;
+        assert!(wake.is_err(), "nothing had changed, yet {wake:?} rang");
+    }
+}
+
+fn is_for(wake: Wake, id: ClaimId) -> bool {
+    match wake {
+        Wake::Look(claim) | Wake::Holds { claim, .. } => claim == id,
+        Wake::LookAll => true,
+    }
+}

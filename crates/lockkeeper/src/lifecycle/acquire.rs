@@ -1,0 +1,337 @@
+//! Acquiring: the caller joins a line and waits for a grant; the line's driver, which belongs to the
+//! keeper and not to any caller, stands in the engine's list for as long as anybody in the line waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::core::Core;
+use super::deadline::Moment;
+use super::detached::started;
+use super::local_line::{Ask, Given, Joined, LineKey, Reply};
+use super::release::Grant;
+use super::tracked::{Phase, Tracked, retry_pause};
+use crate::backend::{Entry, Standing};
+use crate::claim::{Claim, ClaimId};
+use crate::error::Error;
+
+/// How long a caller that gave up stays to see its claim withdrawn.
+const LINGER: Duration = Duration::from_millis(30);
+
+/// How long a caller is ready to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all: busy is an answer.
+    None,
+    /// Until this moment.
+    Until(Moment),
+}
+
+/// Acquires what is asked for; `None` when it is busy and the caller has no patience.
+pub(crate) async fn acquire(
+    core: &Arc<Core>,
+    ask: Ask,
+    patience: Patience,
+) -> Result<Option<Grant>, Error> {
+    check(core, &ask)?;
+    let started_at = core.clock.now();
+    let (entry, until) = match patience {
+        Patience::None => (Entry::Try, Moment::NEVER),
+        Patience::Until(moment) => (Entry::Queue, moment),
+    };
+    loop {
+        let (key, told) = match core.lines.join(&ask, entry)? {
+            Joined::Reentered(hold, step) => {
+                if hold.lengthen(ask.lease, started_at) {
+                    core.watchdog.schedule(&hold);
+                }
+                return Ok(Some(Grant::new(core.clone(), hold, step)));
+            }
+            Joined::Busy => return Ok(None),
+            Joined::Queued(key, told) => (key, told),
+            Joined::Leads(key, told) => {
+                started(&core.runtime, drive(core.clone(), key.clone())).await;
+                (key, told)
+            }
+        };
+        let mut place = Place {
+            core: core.clone(),
+            key,
+            told: Some(told),
+        };
+        let Some(reply) = place.wait(until).await else {
+            let waited = core.clock.now() - started_at;
+            return Err(place.give_up(&ask, waited).await);
+        };
+        match reply? {
+            Some(grant) => {
+                grant.collect();
+                if !grant.hold().is_lost() {
+                    return Ok(Some(grant));
+                }
+                // It lay here unclaimed until its lease ended: stand in line again.
+            }
+            None => return Ok(None),
+        }
+    }
+}
+
+fn check(core: &Core, ask: &Ask) -> Result<(), Error> {
+    use crate::Mode;
+    core.open()?;
+    let promise = core.backend.guarantees();
+    let missing = match ask.mode {
+        Mode::Shared if !promise.modes.shared => "shared locks",
+        Mode::Permits { .. } if !promise.modes.permits => "semaphores",
+        _ => "",
+    };
+    if !missing.is_empty() {
+        let why =
+            format!("it cannot grant {missing} safely; use a backend whose guarantees list them");
+        return Err(Error::Refused {
+            backend: promise.backend,
+            why,
+        });
+    }
+    if ask.lease < promise.shortest_lease || ask.lease > promise.longest_lease {
+        return Err(Error::invalid(format!(
+            "a lease of {:?} is not possible on {}: choose {:?} to {:?}",
+            ask.lease, promise.backend, promise.shortest_lease, promise.longest_lease
+        )));
+    }
+    if ask.min_validity >= ask.lease {
+        return Err(Error::invalid(format!(
+            "a minimum validity of {:?} cannot be met by a lease of {:?}: make it shorter",
+            ask.min_validity, ask.lease
+        )));
+    }
+    Ok(())
+}
+
+/// A caller's place in a line. Dropping it gives the place up, and with it a grant that came too late.
+struct Place {
+    core: Arc<Core>,
+    key: LineKey,
+    told: Option<oneshot::Receiver<Reply>>,
+}
+
+impl Place {
+    /// The reply, or `None` when the time is over.
+    async fn wait(&mut self, until: Moment) -> Option<Reply> {
+        let told = self.told.as_mut()?;
+        if let Ok(reply) = told.try_recv() {
+            self.told = None;
+            return Some(reply);
+        }
+        let reply = tokio::select! {
+            biased;
+            reply = told => reply.unwrap_or(Err(Error::Closed)),
+            () = self.core.clock.sleep_until(until), if until != Moment::NEVER => return None,
+        };
+        self.told = None;
+        Some(reply)
+    }
+
+    /// Leaves the line, and stays a moment to see that nothing of the claim is left behind.
+    async fn give_up(mut self, ask: &Ask, waited: Duration) -> Error {
+        self.told = None;
+        self.core.lines.left(&self.key);
+        let core = self.core.clone();
+        let gone = async {
+            while core.lines.is_deserted(&self.key) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let (_may_take_longer, holder) = tokio::join!(
+            tokio::time::timeout(LINGER, gone),
+            core.holder_of(&ask.name)
+        );
+        Error::Timeout {
+            name: ask.name.clone(),
+            backend: core.name(),
+            waited,
+            holder,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.told.take().is_some() {
+            self.core.lines.left(&self.key);
+        }
+    }
+}
+
+/// Stands in the engine's list for a line, until somebody in it holds or nobody in it waits.
+pub(crate) async fn drive(core: Arc<Core>, key: LineKey) {
+    while let Some((ask, entry, left)) = core.lines.first(&key) {
+        core.watch();
+        let driver = match Driver::new(&core, &key, &ask, left) {
+            Ok(driver) => driver,
+            Err(error) => {
+                core.lines.fail(&key, &error);
+                continue;
+            }
+        };
+        match driver.obtain(entry).await {
+            Obtained::Holds => {
+                core.watchdog.schedule(&driver.tracked);
+                if core.lines.give(&core, &key, &driver.tracked) == Given::Taken {
+                    return;
+                }
+                driver.withdraw().await;
+            }
+            Obtained::Busy => core.lines.turn_away_first(&key),
+            Obtained::Dropped => driver.withdraw().await,
+            Obtained::Failed(error) => {
+                core.lines.fail(&key, &error);
+                driver.withdraw().await;
+            }
+        }
+    }
+}
+
+enum Obtained {
+    Holds,
+    Busy,
+    /// Given up: nobody waits any more, or the place in the list is gone and a new one is needed.
+    Dropped,
+    Failed(Error),
+}
+
+/// One claim on its way into the engine's list.
+struct Driver<'a> {
+    core: &'a Arc<Core>,
+    key: &'a LineKey,
+    ask: &'a Ask,
+    left: Arc<Notify>,
+    claim: Claim,
+    tracked: Arc<Tracked>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(
+        core: &'a Arc<Core>,
+        key: &'a LineKey,
+        ask: &'a Ask,
+        left: Arc<Notify>,
+    ) -> Result<Self, Error> {
+        let claim = Claim {
+            id: ClaimId::random()?,
+            name: ask.name.clone(),
+            mode: ask.mode,
+            lease: ask.lease,
+            party: core.party.clone(),
+        };
+        let tracked = core
+            .watchdog
+            .new_claim(claim.clone(), key.clone(), ask.kept);
+        Ok(Self {
+            core,
+            key,
+            ask,
+            left,
+            claim,
+            tracked,
+        })
+    }
+
+    /// Enters, and waits for the grant. The claim may be in the list after any outcome but `Holds`
+    /// and `Busy`.
+    async fn obtain(&self, entry: Entry) -> Obtained {
+        let core = self.core;
+        let mut unreachable_since = None;
+        loop {
+            let sent = core.clock.now();
+            let during = format!("asking for {:?}", self.claim.name);
+            let call = core.backend.enter(&self.claim, entry);
+            let answer = core.bounded(self.claim.lease, &during, call).await;
+            let now = core.clock.now();
+            match answer {
+                Ok(Standing::Holds { .. }) => {
+                    self.tracked.answered(&answer, sent, now);
+                    return self.good_enough();
+                }
+                Ok(Standing::Waits { .. }) => {
+                    self.tracked.answered(&answer, sent, now);
+                    core.watchdog.schedule(&self.tracked);
+                    return self.wait_in_line().await;
+                }
+                Ok(Standing::Gone) if entry == Entry::Try => return Obtained::Busy,
+                Ok(Standing::Gone) => {}
+                Err(error) if error.is_unknown() && entry == Entry::Queue => {
+                    let since = *unreachable_since.get_or_insert(sent);
+                    if now - since >= self.claim.lease {
+                        return Obtained::Failed(error);
+                    }
+                }
+                Err(error) => return Obtained::Failed(error),
+            }
+            if !self.pause().await {
+                return Obtained::Dropped;
+            }
+        }
+    }
+
+    /// Waits a moment before asking again; false when nobody waits for the answer any more.
+    async fn pause(&self) -> bool {
+        let until = self.core.clock.now() + retry_pause(self.claim.lease);
+        loop {
+            tokio::select! {
+                () = self.core.clock.sleep_until(until) => return self.core.lines.anybody_waits(self.key),
+                () = self.left.notified() => {
+                    if !self.core.lines.anybody_waits(self.key) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait_in_line(&self) -> Obtained {
+        let mut phase = self.tracked.watch();
+        loop {
+            let now = phase.borrow_and_update().clone();
+            match now {
+                Phase::Held | Phase::AtRisk => return self.good_enough(),
+                Phase::Lost(_) => return Obtained::Dropped,
+                Phase::Waiting => {}
+            }
+            tokio::select! {
+                _ = phase.changed() => {}
+                () = self.left.notified() => {
+                    if !self.core.lines.anybody_waits(self.key) {
+                        return Obtained::Dropped;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A grant that is nearly over when it arrives is given back and asked for anew.
+    fn good_enough(&self) -> Obtained {
+        let left = self.tracked.deadline() - self.core.clock.now();
+        if left >= self.ask.min_validity {
+            Obtained::Holds
+        } else {
+            Obtained::Dropped
+        }
+    }
+
+    /// Leaves the list, from whatever state. The line stays until that is done, so that nobody of this
+    /// process finds the name busy with what was given up.
+    async fn withdraw(&self) {
+        self.core.watchdog.forget(&self.tracked);
+        let call = self.core.backend.release(&self.claim);
+        if self
+            .core
+            .bounded(self.claim.lease, "withdrawing", call)
+            .await
+            .is_err()
+        {
+            self.core.releases.push(self.tracked.clone());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the parts of one keeper share: its backend, its clock, its watchdog, its lines, its releases.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::acquire;
+use super::deadline::Clock;
+use super::local_line::{Lines, PassOn};
+use super::release::Releases;
+use super::tracked::Tracked;
+use super::watchdog::{self, Watchdog};
+use crate::Name;
+use crate::backend::{Backend, Query};
+use crate::claim::Party;
+use crate::error::Error;
+
+/// No call to an engine takes longer than this; what is slower counts as not answered.
+const LONGEST_CALL: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Clock,
+    pub(crate) runtime: Handle,
+    pub(crate) party: Arc<Party>,
+    pub(crate) default_lease: Duration,
+    pub(crate) pass_on: PassOn,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) lines: Lines,
+    pub(crate) releases: Releases,
+    watching: OnceLock<()>,
+    closed: AtomicBool,
+}
+
+/// What a keeper is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Clock,
+    pub(crate) party: Arc<Party>,
+    pub(crate) default_lease: Duration,
+    pub(crate) pass_on: PassOn,
+}
+
+impl Core {
+    pub(crate) fn start(runtime: Handle, parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|core| Self {
+            releases: Releases::start(&runtime, core.clone()),
+            backend: parts.backend,
+            clock: parts.clock,
+            runtime,
+            party: parts.party,
+            default_lease: parts.default_lease,
+            pass_on: parts.pass_on,
+            watchdog: Arc::default(),
+            lines: Lines::default(),
+            watching: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The watchdog starts with the first claim: a keeper that only looks needs none.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        self.watching.get_or_init(|| {
+            let (core, watchdog) = (Arc::downgrade(self), self.watchdog.clone());
+            let (clock, wakes) = (self.clock.clone(), self.backend.wakes());
+            self.runtime
+                .spawn(watchdog::run(core, watchdog, clock, wakes));
+        });
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.backend.guarantees().backend
+    }
+
+    pub(crate) fn open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn shut(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Asks the engine, for at most a third of the lease.
+    pub(crate) async fn bounded<T>(
+        &self,
+        lease: Duration,
+        during: &str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = (lease / 3).clamp(Duration::from_millis(50), LONGEST_CALL);
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            let during = format!("{during} (no answer within {limit:?})");
+            Err(Error::Unreachable {
+                backend: self.name(),
+                during,
+                source: None,
+            })
+        })
+    }
+
+    /// A hold is lost: whoever waits behind it in this process goes on without it.
+    pub(crate) fn hold_ended(self: &Arc<Self>, hold: &Arc<Tracked>) {
+        if self.lines.hold_lost(hold) {
+            self.runtime.spawn(acquire::drive(self.clone(), hold.key()));
+        }
+        // The engine may still list the claim, if only this side believes that it is over.
+        self.releases.push(hold.clone());
+    }
+
+    /// Who holds the name, as far as the engine says so at once: for an error message.
+    pub(crate) async fn holder_of(&self, name: &Name) -> Option<Party> {
+        let query = Query::One(name.clone());
+        let views = tokio::time::timeout(Duration::from_millis(50), self.backend.inspect(&query));
+        let view = views.await.ok()?.ok()?.into_iter().next()?;
+        view.holders.into_iter().next().map(|holder| holder.party)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.watchdog.stop();
+    }
+}

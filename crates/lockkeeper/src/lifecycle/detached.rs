@@ -1,0 +1,37 @@
+//! Work that a cancelled caller cannot cut in half.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+
+/// Runs `work` to its end even if the caller stops waiting for it.
+///
+/// # Errors
+/// [`Error::Closed`] when the runtime is shutting down.
+pub(crate) async fn detached<T: Send + 'static>(
+    runtime: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Error> {
+    let (tell, told) = oneshot::channel();
+    let work = async move {
+        let _nobody_waits = tell.send(work.await);
+    };
+    started(runtime, work).await;
+    told.await.map_err(|_| Error::Closed)
+}
+
+/// Starts `work` and does not wait for its end.
+///
+/// The first poll happens right here: an engine that answers at once, as an embedded one does, costs
+/// no switch of tasks. What is still pending after it moves to a task of the keeper's own.
+pub(crate) async fn started(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(work);
+    let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    if first.is_pending() {
+        runtime.spawn(work);
+    }
+}

@@ -1,0 +1,228 @@
+//! Ending a hold: told by `release`, queued by `Drop`, drained by closing the keeper.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+
+use super::acquire;
+use super::core::Core;
+use super::deadline::Moment;
+use super::detached::detached;
+use super::local_line::Ending;
+use super::locked;
+use super::tracked::{Phase, Tracked, retry_pause};
+use crate::Token;
+use crate::backend::Released;
+use crate::error::{Error, LostReason};
+use crate::keeper::Unreleased;
+
+/// One entry into a hold. Ending it, in whatever way, ends it exactly once.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    core: Arc<Core>,
+    hold: Arc<Tracked>,
+    step: u8,
+    over: bool,
+}
+
+impl Grant {
+    pub(crate) fn new(core: Arc<Core>, hold: Arc<Tracked>, step: u8) -> Self {
+        Self {
+            core,
+            hold,
+            step,
+            over: false,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Tracked> {
+        &self.hold
+    }
+
+    /// The engine's order numbers were checked when they came in.
+    pub(crate) fn token(&self) -> Result<Token, Error> {
+        Token::new(self.hold.order(), self.step).map_err(Error::invalid)
+    }
+
+    /// The caller has it: from now on the watchdog keeps it alive.
+    pub(crate) fn collect(&self) {
+        if self.hold.collect() {
+            self.core.watchdog.schedule(&self.hold);
+        }
+    }
+
+    /// Forgets a grant that was never given.
+    pub(crate) fn void(mut self) {
+        self.over = true;
+    }
+
+    /// Ends this entry and tells how it ended.
+    pub(crate) async fn release(mut self) -> Result<(), Error> {
+        self.over = true;
+        let (core, hold) = (self.core.clone(), self.hold.clone());
+        let told = match core.lines.end_one(&core, &hold) {
+            Ending::StillEntered | Ending::HandedOn => Ok(Released::Freed),
+            Ending::Free { others_wait } => {
+                detached(&core.runtime, free(core.clone(), hold.clone(), others_wait)).await?
+            }
+        };
+        let lost = |reason| {
+            Err(Error::Lost {
+                name: hold.claim().name,
+                backend: core.name(),
+                reason,
+            })
+        };
+        match (hold.phase(), told) {
+            (Phase::Lost(reason), _) => lost(reason),
+            (_, Ok(Released::Gone)) => lost(LostReason::Gone),
+            (_, Ok(Released::Freed)) => Ok(()),
+            (_, Err(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Grant {
+    /// Never blocks, never panics; works without a runtime around it, and if the keeper's runtime has
+    /// gone too, the lease ends the claim.
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if let Ending::Free { others_wait } = self.core.lines.end_one(&self.core, &self.hold) {
+            self.core.watchdog.forget(&self.hold);
+            self.core.releases.push(self.hold.clone());
+            if others_wait {
+                self.core
+                    .runtime
+                    .spawn(acquire::drive(self.core.clone(), self.hold.key()));
+            }
+        }
+    }
+}
+
+/// Takes the claim out of the engine's list, then lets the next caller of this process enter.
+async fn free(core: Arc<Core>, hold: Arc<Tracked>, others_wait: bool) -> Result<Released, Error> {
+    core.watchdog.forget(&hold);
+    let key = hold.key();
+    let claim = hold.claim();
+    let told = core
+        .bounded(claim.lease, "releasing", core.backend.release(&claim))
+        .await;
+    if told.is_err() {
+        core.releases.push(hold);
+    }
+    if others_wait {
+        core.runtime.spawn(acquire::drive(core.clone(), key));
+    }
+    told
+}
+
+/// Releases that nobody waits for.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    queue: mpsc::UnboundedSender<Arc<Tracked>>,
+    open: Arc<Open>,
+}
+
+/// What is not yet done, and what could not be done.
+#[derive(Debug, Default)]
+struct Open {
+    count: AtomicUsize,
+    drained: Notify,
+    failed: Mutex<Vec<Unreleased>>,
+}
+
+impl Releases {
+    pub(crate) fn start(runtime: &Handle, core: Weak<Core>) -> Self {
+        let (queue, mut queued) = mpsc::unbounded_channel::<Arc<Tracked>>();
+        let open = Arc::<Open>::default();
+        let counted = open.clone();
+        runtime.spawn(async move {
+            while let Some(hold) = queued.recv().await {
+                // Without a keeper there is no connection left to release on: the lease ends it.
+                let Some(core) = core.upgrade() else { return };
+                let done = counted.clone();
+                let runtime = core.runtime.clone();
+                let work = async move {
+                    release_in_time(&core, &hold, &done).await;
+                    done.one_less();
+                };
+                super::detached::started(&runtime, work).await;
+            }
+        });
+        Self { queue, open }
+    }
+
+    pub(crate) fn push(&self, hold: Arc<Tracked>) {
+        hold.end();
+        self.open.count.fetch_add(1, Ordering::SeqCst);
+        if self.queue.send(hold).is_err() {
+            self.open.one_less();
+        }
+    }
+
+    /// Waits until the queue is empty, or until `until`; returns what was not released.
+    pub(crate) async fn drain(&self, core: &Core, until: Moment) -> Vec<Unreleased> {
+        let empty = async {
+            loop {
+                let drained = self.open.drained.notified();
+                tokio::pin!(drained);
+                drained.as_mut().enable();
+                if self.open.count.load(Ordering::SeqCst) == 0 {
+                    return;
+                }
+                drained.await;
+            }
+        };
+        tokio::select! {
+            () = empty => {}
+            () = core.clock.sleep_until(until) => {}
+        }
+        std::mem::take(&mut *locked(&self.open.failed))
+    }
+
+    /// How many releases are under way.
+    pub(crate) fn pending(&self) -> usize {
+        self.open.count.load(Ordering::SeqCst)
+    }
+}
+
+impl Open {
+    fn one_less(&self) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        self.drained.notify_waiters();
+    }
+}
+
+/// Repeats the release until the engine has answered, or until the lease has ended by itself.
+async fn release_in_time(core: &Core, hold: &Tracked, open: &Open) {
+    let claim = hold.claim();
+    let pointless = core.clock.now() + claim.lease + Duration::from_secs(1);
+    loop {
+        let call = core.backend.release(&claim);
+        match core.bounded(claim.lease, "releasing", call).await {
+            Ok(_) => return,
+            Err(error) if error.is_unknown() && core.clock.now() < pointless => {
+                core.clock
+                    .sleep_until(core.clock.now() + retry_pause(claim.lease))
+                    .await;
+            }
+            Err(error) => {
+                let unreleased = Unreleased {
+                    name: claim.name,
+                    why: error.to_string(),
+                };
+                locked(&open.failed).push(unreleased);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! One claim of this keeper as the lifecycle sees it: waiting, held, at risk, lost. Pure state; the
+//! watchdog moves it, guards and waiting callers observe it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::deadline::Moment;
+use super::local_line::LineKey;
+use super::locked;
+use crate::backend::Standing;
+use crate::claim::Claim;
+use crate::error::{Error, LostReason};
+
+/// Where a claim is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Held,
+    AtRisk,
+    Lost(LostReason),
+}
+
+/// A claim under the watchdog's eyes.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) serial: u64,
+    /// Whether the watchdog renews it once it is held.
+    kept: bool,
+    /// Whether the caller has taken the grant over. A grant that nobody picks up is not renewed, so
+    /// that an acquire which is never polled again blocks others for one lease only.
+    collected: AtomicBool,
+    life: Mutex<Life>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Debug)]
+struct Life {
+    claim: Claim,
+    key: LineKey,
+    order: u64,
+    /// When the last question that the engine answered was sent.
+    asked: Moment,
+    /// Until when the hold may be believed in.
+    deadline: Moment,
+    /// When the watchdog looks at it next.
+    due: Moment,
+    in_flight: bool,
+    /// News came while a question was in flight: its answer may be older than the news.
+    ask_again: bool,
+    ended: bool,
+}
+
+/// What the watchdog has to do about a claim that is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Ask the engine.
+    Renew,
+    /// Nothing now; look again at this moment.
+    Later(Moment),
+    /// The deadline has passed: it has just been reported lost.
+    Expired,
+    /// It needs no more looking after.
+    Over,
+}
+
+impl Tracked {
+    pub(crate) fn new(serial: u64, claim: Claim, key: LineKey, kept: bool) -> Self {
+        let life = Life {
+            claim,
+            key,
+            order: 0,
+            asked: Moment::from_nanos(0),
+            deadline: Moment::NEVER,
+            due: Moment::NEVER,
+            in_flight: false,
+            ask_again: false,
+            ended: false,
+        };
+        Self {
+            serial,
+            kept,
+            collected: AtomicBool::new(false),
+            life: Mutex::new(life),
+            phase: watch::channel(Phase::Waiting).0,
+        }
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        locked(&self.life).claim.clone()
+    }
+
+    pub(crate) fn key(&self) -> LineKey {
+        locked(&self.life).key.clone()
+    }
+
+    pub(crate) fn order(&self) -> u64 {
+        locked(&self.life).order
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        locked(&self.life).claim.lease
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        locked(&self.life).deadline
+    }
+
+    pub(crate) fn due(&self) -> Moment {
+        locked(&self.life).due
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Lost(_))
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        locked(&self.life).ended
+    }
+
+    /// The caller has the guard in its hands; true if renewals had been put off until now.
+    pub(crate) fn collect(&self) -> bool {
+        self.collected.store(true, Ordering::Release);
+        let mut life = locked(&self.life);
+        let renew_at = life.asked + life.claim.lease / 3;
+        let put_off = self.kept && life.due > renew_at && !life.in_flight;
+        if put_off {
+            life.due = renew_at;
+        }
+        put_off
+    }
+
+    /// The hold goes to another caller of this process, who has not picked it up yet.
+    pub(crate) fn hand_on(&self) {
+        self.collected.store(false, Ordering::Release);
+    }
+
+    /// An inner entry may ask for a longer lease than the outer one, never for a shorter; true if the
+    /// engine is to be told so now.
+    pub(crate) fn lengthen(&self, lease: Duration, now: Moment) -> bool {
+        let mut life = locked(&self.life);
+        let longer = lease > life.claim.lease;
+        if longer {
+            life.claim.lease = lease;
+            life.due = now;
+        }
+        longer
+    }
+
+    /// A downgraded hold: shared from now on, and outside its old line.
+    pub(crate) fn becomes_shared(&self, key: LineKey) {
+        let mut life = locked(&self.life);
+        life.claim.mode = crate::Mode::Shared;
+        life.key = key;
+    }
+
+    /// No renewal follows a release.
+    pub(crate) fn end(&self) {
+        locked(&self.life).ended = true;
+    }
+
+    /// Ends the hold with this reason, unless it has ended already; true if this call did it.
+    pub(crate) fn lose(&self, reason: LostReason) -> bool {
+        self.set(Phase::Lost(reason))
+    }
+
+    /// Looks at it now rather than later.
+    pub(crate) fn hurry(&self, now: Moment) {
+        let mut life = locked(&self.life);
+        if life.in_flight {
+            life.ask_again = true;
+        } else {
+            life.due = now;
+        }
+    }
+
+    /// The claim's turn on the agenda has come.
+    pub(crate) fn look(&self, now: Moment) -> Due {
+        let mut life = locked(&self.life);
+        let phase = self.phase();
+        if life.ended || matches!(phase, Phase::Lost(_)) {
+            return Due::Over;
+        }
+        let holding = phase != Phase::Waiting;
+        if holding && now >= life.deadline {
+            drop(life);
+            self.lose(LostReason::Expired);
+            return Due::Expired;
+        }
+        let renews = !holding || (self.kept && self.collected.load(Ordering::Acquire));
+        if !renews || life.in_flight {
+            life.due = life.deadline;
+            return Due::Later(life.due);
+        }
+        life.in_flight = true;
+        life.due = life.deadline;
+        Due::Renew
+    }
+
+    /// Takes in the engine's answer to a question that was sent at `sent`; true if the claim is lost
+    /// by it.
+    pub(crate) fn answered(
+        &self,
+        answer: &Result<Standing, Error>,
+        sent: Moment,
+        now: Moment,
+    ) -> bool {
+        let mut life = locked(&self.life);
+        life.in_flight = false;
+        let ask_again = std::mem::take(&mut life.ask_again);
+        let waiting = self.phase() == Phase::Waiting;
+        let lease = life.claim.lease;
+        match answer {
+            Ok(Standing::Holds { order, lease_left }) => {
+                life.believe(*order, sent, *lease_left);
+                let renewed = self.kept && self.collected.load(Ordering::Acquire);
+                life.due = if renewed {
+                    sent + lease / 3
+                } else {
+                    life.deadline
+                };
+                drop(life);
+                self.set(Phase::Held);
+                false
+            }
+            Ok(Standing::Waits { look_again_in, .. }) if waiting => {
+                life.asked = sent;
+                let pause = (*look_again_in).min(lease / 3).max(SHORTEST_PAUSE);
+                life.due = if ask_again { now } else { now + pause };
+                false
+            }
+            Ok(Standing::Waits { .. } | Standing::Gone) => {
+                drop(life);
+                self.lose(LostReason::Gone)
+            }
+            Err(_) => {
+                life.due = (now + retry_pause(lease)).min(life.deadline);
+                drop(life);
+                if !waiting {
+                    self.set(Phase::AtRisk);
+                }
+                false
+            }
+        }
+    }
+
+    /// The engine pushed that the claim holds, on the lease of its last renewal.
+    pub(crate) fn promoted(&self, order: u64) {
+        let mut life = locked(&self.life);
+        if self.phase() == Phase::Waiting && !life.ended {
+            let (asked, lease) = (life.asked, life.claim.lease);
+            life.believe(order, asked, lease);
+            drop(life);
+            self.set(Phase::Held);
+        }
+    }
+
+    /// Moves on to `next`, unless the claim is lost: from there is no way back.
+    fn set(&self, next: Phase) -> bool {
+        self.phase.send_if_modified(|phase| {
+            let changes = !matches!(phase, Phase::Lost(_)) && *phase != next;
+            if changes {
+                *phase = next;
+            }
+            changes
+        })
+    }
+}
+
+impl Life {
+    /// The hold is good until its lease ends, counted from the *sending* of the question, less what
+    /// the clocks of both sides may drift apart meanwhile.
+    fn believe(&mut self, order: u64, sent: Moment, lease_left: Duration) {
+        let lease = lease_left.min(self.claim.lease);
+        self.order = order;
+        self.asked = sent;
+        self.deadline = sent + (lease - lease / 100);
+    }
+}
+
+/// No claim asks more often than this, whatever the engine advises.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+
+/// How long a failed renewal waits before it is tried again.
+pub(crate) fn retry_pause(lease: Duration) -> Duration {
+    (lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1))
+}

@@ -1,0 +1,227 @@
+//! One watchdog per keeper: it keeps every claim alive, in batches, takes in the engine's pushes, and
+//! reports what is lost, no later than the local deadline.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::core::Core;
+use super::deadline::{Clock, Moment};
+use super::detached::started;
+use super::local_line::LineKey;
+use super::locked;
+use super::tracked::{Due, Tracked};
+use crate::backend::{Standing, Wake, Wakes};
+use crate::claim::{Claim, ClaimId};
+use crate::error::Error;
+
+/// The most claims in one renewal.
+const BATCH: usize = 500;
+/// What is due this soon goes along with what is due now.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// The claims of a keeper, ordered by when each needs looking after.
+#[derive(Debug, Default)]
+pub(crate) struct Watchdog {
+    agenda: Mutex<Agenda>,
+    /// Something earlier than before stands on the agenda.
+    nudge: Notify,
+    serials: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Agenda {
+    order: BTreeSet<(Moment, u64)>,
+    claims: HashMap<u64, (Arc<Tracked>, Moment)>,
+    by_id: HashMap<ClaimId, u64>,
+}
+
+impl Watchdog {
+    /// A claim with a serial number of its own, not yet on the agenda.
+    pub(crate) fn new_claim(&self, claim: Claim, key: LineKey, kept: bool) -> Arc<Tracked> {
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Tracked::new(serial, claim, key, kept))
+    }
+
+    /// Puts the claim on the agenda, or moves it there to its new time.
+    pub(crate) fn schedule(&self, tracked: &Arc<Tracked>) {
+        let mut agenda = locked(&self.agenda);
+        let due = tracked.due();
+        let first = agenda.first();
+        if let Some((_, old)) = agenda.claims.get(&tracked.serial) {
+            let old = (*old, tracked.serial);
+            agenda.order.remove(&old);
+        } else {
+            agenda.by_id.insert(tracked.claim().id, tracked.serial);
+        }
+        agenda.order.insert((due, tracked.serial));
+        agenda.claims.insert(tracked.serial, (tracked.clone(), due));
+        if due < first {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// Takes the claim off the agenda: nothing renews it any more.
+    pub(crate) fn forget(&self, tracked: &Tracked) {
+        tracked.end();
+        locked(&self.agenda).strike(tracked);
+    }
+
+    /// How many claims are looked after.
+    pub(crate) fn len(&self) -> usize {
+        locked(&self.agenda).claims.len()
+    }
+
+    /// Wakes the loop so that it notices that its keeper is gone.
+    pub(crate) fn stop(&self) {
+        self.nudge.notify_one();
+    }
+
+    fn take_in(&self, wake: Wake, now: Moment) {
+        let claims: Vec<Arc<Tracked>> = {
+            let agenda = locked(&self.agenda);
+            let find = |id: &ClaimId| {
+                let serial = agenda.by_id.get(id)?;
+                agenda
+                    .claims
+                    .get(serial)
+                    .map(|(tracked, _)| tracked.clone())
+            };
+            match &wake {
+                Wake::Look(id) | Wake::Holds { claim: id, .. } => find(id).into_iter().collect(),
+                Wake::LookAll => agenda
+                    .claims
+                    .values()
+                    .map(|(claim, _)| claim.clone())
+                    .collect(),
+            }
+        };
+        for tracked in claims {
+            if let Wake::Holds { order, .. } = wake {
+                tracked.promoted(order);
+            }
+            tracked.hurry(now);
+            self.schedule(&tracked);
+        }
+    }
+
+    /// Everything that is due, sorted into what must be renewed and what has just been lost.
+    fn collect_due(&self, now: Moment) -> (Vec<Arc<Tracked>>, Vec<Arc<Tracked>>) {
+        let (mut renew, mut expired) = (Vec::new(), Vec::new());
+        let mut agenda = locked(&self.agenda);
+        while let Some(&(due, serial)) = agenda.order.first()
+            && due <= now + SLACK
+            && (due <= now || !renew.is_empty())
+        {
+            agenda.order.remove(&(due, serial));
+            let Some((tracked, _)) = agenda.claims.get(&serial) else {
+                continue;
+            };
+            let tracked = tracked.clone();
+            match tracked.look(now) {
+                Due::Over => agenda.strike(&tracked),
+                Due::Expired => {
+                    agenda.strike(&tracked);
+                    expired.push(tracked);
+                }
+                Due::Later(moment) => agenda.put_off(tracked, moment),
+                Due::Renew => {
+                    agenda.put_off(tracked.clone(), tracked.due());
+                    renew.push(tracked);
+                }
+            }
+        }
+        (renew, expired)
+    }
+
+    fn first(&self) -> Moment {
+        locked(&self.agenda).first()
+    }
+}
+
+impl Agenda {
+    fn first(&self) -> Moment {
+        self.order.first().map_or(Moment::NEVER, |(due, _)| *due)
+    }
+
+    fn strike(&mut self, tracked: &Tracked) {
+        if let Some((_, due)) = self.claims.remove(&tracked.serial) {
+            self.order.remove(&(due, tracked.serial));
+        }
+        self.by_id.remove(&tracked.claim().id);
+    }
+
+    fn put_off(&mut self, tracked: Arc<Tracked>, due: Moment) {
+        self.order.insert((due, tracked.serial));
+        self.claims.insert(tracked.serial, (tracked, due));
+    }
+}
+
+/// The watchdog's loop; it ends with its keeper.
+pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock, mut wakes: Wakes) {
+    let mut timer = clock.timer().ok();
+    loop {
+        let next = watchdog.first();
+        let ring = async {
+            let rung = match &mut timer {
+                Some(timer) => timer.ring_at(next).await.is_ok(),
+                None => false,
+            };
+            // Without a boot-time timer the plain one serves; it is late after a suspend only.
+            if !rung {
+                clock.sleep_until(next).await;
+            }
+        };
+        tokio::select! {
+            () = ring => {}
+            () = watchdog.nudge.notified() => {}
+            wake = next_wake(&mut wakes) => watchdog.take_in(wake, clock.now()),
+        }
+        let Some(core) = core.upgrade() else { return };
+        let (renew, expired) = watchdog.collect_due(clock.now());
+        for tracked in expired {
+            core.hold_ended(&tracked);
+        }
+        for batch in renew.chunks(BATCH) {
+            started(&core.runtime, renew_batch(core.clone(), batch.to_vec())).await;
+        }
+    }
+}
+
+/// The next push. A backend that has gone pushes nothing more; its keeper is about to go too.
+async fn next_wake(wakes: &mut Wakes) -> Wake {
+    match wakes.next().await {
+        Some(wake) => wake,
+        None => std::future::pending().await,
+    }
+}
+
+async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
+    let claims: Vec<Claim> = batch.iter().map(|tracked| tracked.claim()).collect();
+    let shortest = claims
+        .iter()
+        .map(|claim| claim.lease)
+        .min()
+        .unwrap_or_default();
+    let sent = core.clock.now();
+    let answers = core
+        .bounded(shortest, "renewing leases", core.backend.renew(&claims))
+        .await;
+    let now = core.clock.now();
+    let answer_for = |place: usize| -> Result<Standing, Error> {
+        let standings = answers.as_ref().map_err(Clone::clone)?;
+        Ok(standings.get(place).copied().unwrap_or(Standing::Gone))
+    };
+    for (place, tracked) in batch.iter().enumerate() {
+        let lost = tracked.answered(&answer_for(place), sent, now);
+        if lost {
+            core.watchdog.forget(tracked);
+            core.hold_ended(tracked);
+        } else if !tracked.is_ended() {
+            core.watchdog.schedule(tracked);
+        }
+    }
+}

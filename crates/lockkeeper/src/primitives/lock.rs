@@ -1,0 +1,189 @@
+//! The lock, and the four ways to acquire one. All other primitives come down to this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::lifecycle::acquire::{self, Patience};
+use crate::lifecycle::core::Core;
+use crate::lifecycle::deadline::Moment;
+use crate::lifecycle::local_line::Ask;
+use crate::primitives::Owner;
+use crate::{Mode, Name};
+
+/// A lock that is not held yet: settings, then one of the ways to acquire it.
+#[derive(Debug, Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    core: Arc<Core>,
+    name: Result<Name, Error>,
+    mode: Result<Mode, Error>,
+    lease: Duration,
+    kept: bool,
+    fair: bool,
+    owner: Result<Option<u64>, Error>,
+    min_validity: Option<Duration>,
+}
+
+impl Lock {
+    pub(crate) fn new(core: Arc<Core>, name: &str, mode: Result<Mode, Error>) -> Self {
+        Self {
+            lease: core.default_lease,
+            core,
+            name: Name::new(name).map_err(Error::from),
+            mode,
+            kept: true,
+            fair: false,
+            owner: Ok(None),
+            min_validity: None,
+        }
+    }
+
+    /// How long the claim lives unless it is renewed.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// No renewal: the hold ends with its lease, whether or not the work is done.
+    pub fn fixed(mut self) -> Self {
+        self.kept = false;
+        self
+    }
+
+    /// Strict order of arrival over all processes, at the price of a round trip for each grant.
+    pub fn fair(mut self) -> Self {
+        self.fair = true;
+        self
+    }
+
+    /// The identity that may enter again while it holds.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = match owner.number_in(&self.core) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Error::invalid("this owner belongs to another keeper")),
+        };
+        self
+    }
+
+    /// A grant with less than this left when it arrives is given back and asked for anew; a tenth of
+    /// the lease unless it is set.
+    pub fn min_validity(mut self, validity: Duration) -> Self {
+        self.min_validity = Some(validity);
+        self
+    }
+
+    /// Takes the lock if it is free. Busy is no error.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when the engine does not answer within a third of the lease (at most 5
+    /// seconds), and the definite errors.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
+        self.acquire_with(Patience::None).await
+    }
+
+    /// Waits for the lock without limit.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when the engine did not answer for a whole lease, and the definite errors.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        self.acquire_until(Moment::NEVER).await
+    }
+
+    /// Waits for the lock for at most this long.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], which names the holder, and as [`Lock::acquire`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire_within(self, patience: Duration) -> Result<Guard, Error> {
+        let until = self.core.clock.now() + patience;
+        self.acquire_until(until).await
+    }
+
+    /// Tries so many times, with a pause in between, and never waits in line.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] after the last try, and as [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire_attempts(self, times: u32, pause: Duration) -> Result<Guard, Error> {
+        let started = self.core.clock.now();
+        for attempt in 1..=times {
+            if let Some(guard) = self.clone().try_acquire().await? {
+                return Ok(guard);
+            }
+            if attempt < times {
+                self.core
+                    .clock
+                    .sleep_until(self.core.clock.now() + pause)
+                    .await;
+            }
+        }
+        let name = self.name?;
+        let holder = self.core.holder_of(&name).await;
+        let waited = self.core.clock.now() - started;
+        Err(Error::Timeout {
+            name,
+            backend: self.core.name(),
+            waited,
+            holder,
+        })
+    }
+
+    /// Waits for the lock, runs the body under it, and gives it back. When the lock is lost, the body is
+    /// dropped at its next await.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`], and [`Error::Lost`] when the lock was lost before the body had ended.
+    ///
+    /// # Cancel safety
+    /// A dropped call drops the body and gives the lock back.
+    pub async fn hold<T>(self, body: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.acquire().await?;
+        let value = tokio::select! {
+            biased;
+            _ = guard.lost() => None,
+            value = body(&guard) => Some(value),
+        };
+        let Some(value) = value else {
+            return Err(guard.check().err().unwrap_or(Error::Closed));
+        };
+        match guard.release().await {
+            // The work is done, and was protected; the lease ends what the release could not.
+            Ok(()) | Err(Error::Unreachable { .. }) => Ok(value),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn acquire_until(self, until: Moment) -> Result<Guard, Error> {
+        let guard = self.acquire_with(Patience::Until(until)).await?;
+        // Only a caller without patience is told that it is busy.
+        guard.ok_or(Error::Closed)
+    }
+
+    async fn acquire_with(self, patience: Patience) -> Result<Option<Guard>, Error> {
+        let ask = Ask {
+            name: self.name?,
+            mode: self.mode?,
+            lease: self.lease,
+            kept: self.kept,
+            fair: self.fair,
+            owner: self.owner?,
+            min_validity: self.min_validity.unwrap_or(self.lease / 10),
+        };
+        acquire::acquire(&self.core, ask, patience)
+            .await?
+            .map(Guard::new)
+            .transpose()
+    }
+}

@@ -1,0 +1,466 @@
+//! The lifecycle on `memory:`: what a caller sees of lines, leases, losses and closing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockkeeper::backends::memory::Memory;
+use lockkeeper::{Clock, Error, HoldState, Keeper, LostReason, MultiLock};
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn keeper_on(memory: &Memory) -> Keeper {
+    Keeper::builder()
+        .lease(millis(600))
+        .on(memory.backend())
+        .unwrap()
+}
+
+// proves: L1, L9
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_exclude_each_other_and_tokens_rise() {
+    let memory = Memory::default();
+    let keepers = [keeper_on(&memory), keeper_on(&memory)];
+    let inside = Arc::new(AtomicUsize::new(0));
+    let last = Arc::new(std::sync::Mutex::new(0));
+    let tasks: Vec<_> = (0..1000)
+        .map(|number: usize| {
+            let (keeper, inside, last) =
+                (keepers[number % 2].clone(), inside.clone(), last.clone());
+            tokio::spawn(async move {
+                let guard = keeper.lock("n").acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                {
+                    let mut last = last.lock().unwrap();
+                    assert!(
+                        guard.token().get() > *last,
+                        "{} after {last}",
+                        guard.token()
+                    );
+                    *last = guard.token().get();
+                }
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for keeper in &keepers {
+        assert!(keeper.close().await.not_released.is_empty());
+        assert_eq!((keeper.load().claims, keeper.load().lines), (0, 0));
+    }
+    assert_eq!(memory.claims(), 0);
+}
+
+// proves: L9
+#[tokio::test]
+async fn busy_is_no_error_and_a_timeout_names_the_holder() {
+    let memory = Memory::default();
+    let (ours, theirs) = (keeper_on(&memory), keeper_on(&memory));
+    let guard = theirs.lock("n").acquire().await.unwrap();
+    assert!(ours.lock("n").try_acquire().await.unwrap().is_none());
+    let error = ours.lock("n").acquire_within(millis(50)).await.unwrap_err();
+    let Error::Timeout {
+        holder: Some(holder),
+        ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(holder.pid, std::process::id());
+    assert!(
+        error.to_string().contains(&format!("pid {}", holder.pid)),
+        "{error}"
+    );
+    guard.release().await.unwrap();
+    assert!(ours.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+// proves: W1, L16
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watchdog_keeps_a_hold_and_a_fixed_one_ends() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let kept = keeper
+        .lock("kept")
+        .lease(millis(150))
+        .acquire()
+        .await
+        .unwrap();
+    let fixed = keeper
+        .lock("fixed")
+        .lease(millis(150))
+        .fixed()
+        .acquire()
+        .await
+        .unwrap();
+    tokio::time::sleep(millis(700)).await;
+    assert_eq!(kept.state(), HoldState::Held);
+    assert_eq!(fixed.state(), HoldState::Lost(LostReason::Expired));
+    kept.release().await.unwrap();
+    assert!(matches!(fixed.release().await, Err(Error::Lost { .. })));
+}
+
+/// A hold that was paused for longer than its lease knows it before its owner goes on.
+// proves: L7 // bug 33
+#[tokio::test]
+async fn after_an_hour_of_sleep_the_hold_is_lost_at_once() {
+    let clock = Clock::manual();
+    let memory = Memory::new(clock.clone());
+    let keeper = Keeper::builder()
+        .clock(clock.clone())
+        .on(memory.backend())
+        .unwrap();
+    let guard = keeper.lock("n").acquire().await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(29));
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert!(matches!(guard.check(), Err(Error::Lost { .. })));
+    assert_eq!(guard.lost().await, LostReason::Expired);
+}
+
+// proves: L10
+#[tokio::test]
+async fn an_owner_enters_again_and_only_the_last_release_frees() {
+    let memory = Memory::default();
+    let (ours, theirs) = (keeper_on(&memory), keeper_on(&memory));
+    let owner = ours.owner();
+    let mut guards = Vec::new();
+    for _ in 0..5 {
+        guards.push(ours.lock("n").owner(&owner).acquire().await.unwrap());
+    }
+    assert_eq!(memory.claims(), 1);
+    for guard in guards {
+        assert!(theirs.lock("n").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    assert!(theirs.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+// proves: L12
+#[tokio::test]
+async fn downgrade_lets_readers_in_and_no_writer() {
+    let memory = Memory::default();
+    let (ours, theirs) = (keeper_on(&memory), keeper_on(&memory));
+    let writer = ours.rw_lock("n").write().acquire().await.unwrap();
+    let token = writer.token();
+    let waiting = theirs.clone();
+    let reads = tokio::spawn(async move { waiting.rw_lock("n").read().acquire().await });
+    while memory.claims() < 2 {
+        tokio::time::sleep(millis(5)).await;
+    }
+    let reader = writer.downgrade().await.unwrap();
+    assert_eq!(reader.token(), token);
+    let other_reader = reads.await.unwrap().unwrap();
+    assert!(
+        theirs
+            .rw_lock("n")
+            .write()
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    reader.release().await.unwrap();
+    other_reader.release().await.unwrap();
+    assert!(
+        theirs
+            .rw_lock("n")
+            .write()
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+// proves: L12
+#[tokio::test]
+async fn two_readers_who_upgrade_do_not_wait_for_each_other() {
+    let memory = Memory::default();
+    let (ours, theirs) = (keeper_on(&memory), keeper_on(&memory));
+    let one = ours.rw_lock("n").read().acquire().await.unwrap();
+    let other = theirs.rw_lock("n").read().acquire().await.unwrap();
+    let upgrade = |guard: lockkeeper::Guard| async move {
+        guard
+            .upgrade_within(Duration::from_secs(5))
+            .await?
+            .release()
+            .await
+    };
+    let (one, other) = tokio::join!(upgrade(one), upgrade(other));
+    one.unwrap();
+    other.unwrap();
+    let owner = ours.owner();
+    let _reads = ours
+        .rw_lock("n")
+        .read()
+        .owner(&owner)
+        .acquire()
+        .await
+        .unwrap();
+    let error = ours
+        .rw_lock("n")
+        .write()
+        .owner(&owner)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
+}
+
+// proves: L14
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_locks_in_opposite_order_never_deadlock() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let pairs = [["a", "b"], ["b", "a"]];
+    let tasks: Vec<_> = (0..100)
+        .map(|number| {
+            let (keeper, [one, other]) = (keeper.clone(), pairs[number % 2]);
+            tokio::spawn(async move {
+                let both = MultiLock::new().and(&keeper, one).and(&keeper, other);
+                both.acquire_within(Duration::from_secs(20))
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let twice = MultiLock::new()
+        .and(&keeper, "a")
+        .and(&keeper, "a")
+        .acquire()
+        .await;
+    assert!(matches!(twice, Err(Error::Invalid { .. })));
+}
+
+// proves: L15
+#[tokio::test(flavor = "multi_thread")]
+async fn a_barrier_lets_nobody_pass_early_round_after_round() {
+    let memory = Memory::default();
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let parties: Vec<_> = (0..4)
+        .map(|_| {
+            let (keeper, arrived) = (keeper_on(&memory), arrived.clone());
+            tokio::spawn(async move {
+                let barrier = keeper.barrier("b", 4);
+                for round in 1..=5 {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    barrier.wait_within(Duration::from_secs(20)).await.unwrap();
+                    assert!(arrived.load(Ordering::SeqCst) >= 4 * round);
+                }
+                keeper.close().await;
+            })
+        })
+        .collect();
+    for party in parties {
+        party.await.unwrap();
+    }
+}
+
+// proves: L15
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_opens_by_push_for_all_who_wait() {
+    let memory = Memory::default();
+    // A long lease: if only the lease woke the waiters, this test would take ten seconds.
+    let keeper = || Keeper::builder().on(memory.backend()).unwrap();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let keeper = keeper();
+            tokio::spawn(async move { keeper.latch("l", 2).wait().await })
+        })
+        .collect();
+    let counting = keeper();
+    let _one = counting.latch("l", 2).count_down().await.unwrap();
+    tokio::time::sleep(millis(50)).await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    let _two = counting.latch("l", 2).count_down().await.unwrap();
+    for waiter in waiters {
+        tokio::time::timeout(Duration::from_secs(5), waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+    }
+}
+
+// proves: L15
+#[tokio::test]
+async fn leaders_follow_each_other() {
+    let memory = Memory::default();
+    let keeper = |label: &str| Keeper::builder().label(label).on(memory.backend()).unwrap();
+    let (one, two) = (keeper("one").election("e"), keeper("two").election("e"));
+    let first = one.campaign().await.unwrap();
+    let known = two.leader().await.unwrap();
+    assert_eq!(
+        known.as_ref().map(|leader| leader.party.label.as_str()),
+        Some("one")
+    );
+    let first_token = first.token();
+    let (second, changed) = tokio::join!(
+        async {
+            first.resign().await.unwrap();
+            two.campaign().await.unwrap()
+        },
+        one.changed_from(known.as_ref()),
+    );
+    assert!(second.token() > first_token);
+    assert_ne!(changed.unwrap(), known);
+}
+
+// bug 19
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_hold_does_not_block_others_of_the_process() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let fixed = keeper
+        .lock("n")
+        .lease(millis(120))
+        .fixed()
+        .acquire()
+        .await
+        .unwrap();
+    let next = keeper
+        .lock("n")
+        .acquire_within(Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert!(matches!(fixed.check(), Err(Error::Lost { .. })));
+    assert!(next.token() > fixed.token());
+    drop(fixed);
+    tokio::time::sleep(millis(50)).await;
+    next.check().unwrap();
+    next.release().await.unwrap();
+}
+
+/// An acquire that is never polled again holds others up for one lease only.
+// bug 57
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_picks_up_ends_with_its_lease() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let first = keeper.lock("n").lease(millis(200)).acquire().await.unwrap();
+    let mut forgotten = Box::pin(keeper.lock("n").lease(millis(200)).acquire());
+    let _pending = tokio::time::timeout(millis(20), &mut forgotten).await;
+    first.release().await.unwrap();
+    let next = keeper
+        .lock("n")
+        .acquire_within(Duration::from_secs(5))
+        .await
+        .unwrap();
+    next.release().await.unwrap();
+    let late = forgotten.await.unwrap();
+    late.check().unwrap();
+}
+
+// bug 85, bug 86
+#[test]
+fn guards_dropped_without_a_runtime_or_during_its_end_do_no_harm() {
+    let memory = Memory::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let guards: Vec<_> = runtime.block_on(async {
+        let keeper = keeper_on(&memory);
+        let mut guards = Vec::new();
+        for number in 0..1000 {
+            guards.push(keeper.lock(format!("n{number}")).acquire().await.unwrap());
+        }
+        guards
+    });
+    let mut guards = guards.into_iter();
+    drop(guards.next());
+    runtime.block_on(async { tokio::time::sleep(millis(20)).await });
+    assert_eq!(memory.claims(), 999);
+    drop(runtime);
+    guards.for_each(drop);
+}
+
+#[tokio::test]
+async fn closing_says_what_was_not_released() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let held = keeper.lock("held").acquire().await.unwrap();
+    drop(keeper.lock("dropped").acquire().await.unwrap());
+    let closing = keeper.close().await;
+    assert_eq!(closing.not_released.len(), 1);
+    assert_eq!(closing.not_released[0].name.as_str(), "held");
+    assert_eq!(held.state(), HoldState::Lost(LostReason::Closed));
+    assert!(matches!(
+        keeper.lock("n").acquire().await,
+        Err(Error::Closed)
+    ));
+}
+
+#[test]
+fn the_blocking_face() {
+    let keeper = lockkeeper::blocking::Keeper::connect("memory:").unwrap();
+    let guard = keeper.lock("n").lease(millis(200)).acquire().unwrap();
+    std::thread::sleep(millis(600));
+    guard.check().unwrap();
+    assert!(keeper.lock("n").try_acquire().unwrap().is_none());
+    guard.release().unwrap();
+    let permit = keeper
+        .of(keeper.face().semaphore("s", 1).permits(1))
+        .acquire()
+        .unwrap();
+    drop(permit);
+    let again = keeper.of(keeper.face().semaphore("s", 1).permits(1));
+    again
+        .acquire_within(millis(2000))
+        .unwrap()
+        .release()
+        .unwrap();
+}
+
+/// The body of `hold` is dropped when the lock is lost; and a spawned `hold` compiles.
+// proves: W2
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_drops_its_body_when_the_lock_is_lost() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let held = keeper.clone();
+    let label = String::from("captured");
+    let body = tokio::spawn(async move {
+        let lock = held.lock("n").lease(millis(150)).fixed();
+        lock.hold(async |guard| {
+            assert!(guard.token().get() > 0 && !label.is_empty());
+            std::future::pending::<()>().await;
+        })
+        .await
+    });
+    assert!(matches!(body.await.unwrap(), Err(Error::Lost { .. })));
+    let sum = keeper.lock("n").hold(async |_| 1 + 1).await.unwrap();
+    assert_eq!(sum, 2);
+}
+
+// proves: L10 // bug 21
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inner_entry_never_shortens_the_lease_and_may_lengthen_it() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let owner = keeper.owner();
+    let lock = |lease| keeper.lock("n").owner(&owner).lease(lease);
+    let outer = lock(millis(600)).acquire().await.unwrap();
+    drop(lock(millis(150)).acquire().await.unwrap());
+    assert!(outer.remaining() > millis(400));
+    let inner = lock(Duration::from_secs(20)).acquire().await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    assert!(
+        inner.remaining() > Duration::from_secs(15),
+        "{:?}",
+        inner.remaining()
+    );
+}

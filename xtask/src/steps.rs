@@ -1,0 +1,150 @@
+//! The steps of `test` and `bench`: each is one command, timed, and the first that fails ends it.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A cargo command line, as one would type it, and what it needs in the environment.
+struct Step {
+    command: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const fn plain(command: &'static str) -> Step {
+    Step {
+        command,
+        environment: &[],
+    }
+}
+
+/// The default features are all, or what `--no-default-features` leaves: each must build alone.
+const TEST_STEPS: &[Step] = &[
+    plain("cargo fmt --all --check"),
+    plain("cargo clippy --workspace --all-targets --all-features -- -D warnings"),
+    plain("cargo check -p lockkeeper --no-default-features"),
+    plain("cargo check -p lockkeeper --no-default-features --features local"),
+    plain("cargo test --workspace --all-features"),
+    Step {
+        command: "cargo doc --workspace --no-deps --all-features",
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+    },
+];
+
+/// The program itself is measured too, so it is built the same way first.
+const BENCH_BUILD: Step = plain("cargo build --release -p lockkeeper-cli -p lockkeeper-bench");
+
+/// Everything that must be green.
+pub(crate) fn test() -> Result<(), String> {
+    let mut done = Vec::new();
+    let outcome = TEST_STEPS
+        .iter()
+        .try_for_each(|step| run_timed(step, &mut done));
+    println!("\n{}", summary(&done));
+    outcome
+}
+
+/// Builds and measures.
+pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
+    run_timed(&BENCH_BUILD, &mut Vec::new())?;
+    let mut command = cargo();
+    command.args([
+        "run",
+        "--release",
+        "--quiet",
+        "-p",
+        "lockkeeper-bench",
+        "--",
+    ]);
+    run(command.args(arguments), "lockkeeper-bench")
+}
+
+struct Done {
+    command: &'static str,
+    took: Duration,
+    green: bool,
+}
+
+fn run_timed(step: &Step, done: &mut Vec<Done>) -> Result<(), String> {
+    println!("\nxtask: {}", step.command);
+    let mut command = cargo();
+    command
+        .args(step.command.split(' ').skip(1))
+        .envs(step.environment.iter().copied());
+    let start = Instant::now();
+    let outcome = run(&mut command, step.command);
+    let (took, green) = (start.elapsed(), outcome.is_ok());
+    done.push(Done {
+        command: step.command,
+        took,
+        green,
+    });
+    let word = if green { "green" } else { "RED" };
+    println!(
+        "xtask: {word} after {:.1} s: {}",
+        took.as_secs_f64(),
+        step.command
+    );
+    outcome
+}
+
+fn run(command: &mut Command, name: &str) -> Result<(), String> {
+    let status = command
+        .status()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("RED: {name} ({status})"))
+    }
+}
+
+/// The very cargo that runs this, from the root of the workspace.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command
+}
+
+fn summary(done: &[Done]) -> String {
+    let mut lines = vec!["     s  result  step".to_owned()];
+    for Done {
+        command,
+        took,
+        green,
+    } in done
+    {
+        let word = if *green { "green" } else { "RED" };
+        lines.push(format!("{:6.1}  {word:<6}  {command}", took.as_secs_f64()));
+    }
+    let total: Duration = done.iter().map(|one| one.took).sum();
+    let skipped = TEST_STEPS.len().saturating_sub(done.len());
+    let rest = if skipped > 0 {
+        format!(", {skipped} not run")
+    } else {
+        String::new()
+    };
+    lines.push(format!("{:6.1}          all{rest}", total.as_secs_f64()));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_step_ends_it_and_shows_in_the_summary() {
+        let mut done = Vec::new();
+        let red = plain("cargo no-such-command");
+        let green = plain("cargo --version");
+        let steps = [green, red, plain("cargo --version")];
+        let outcome = steps.iter().try_for_each(|step| run_timed(step, &mut done));
+        assert!(
+            outcome
+                .unwrap_err()
+                .starts_with("RED: cargo no-such-command")
+        );
+        assert_eq!(done.len(), 2);
+        let text = summary(&done);
+        assert!(text.contains("RED     cargo no-such-command"), "{text}");
+        assert!(text.contains("4 not run"), "{text}");
+    }
+}
