@@ -154,9 +154,12 @@ fn our_own_words_go_to_standard_error() {
 #[test]
 fn the_command_inherits_none_of_our_descriptors() {
     let place = Place::new();
-    let list = "echo /proc/$$/fd/* | sed s,/proc/[0-9]*/fd/,,g";
-    let bare = place.shell(list).output().unwrap().stdout;
-    let under_lock = place.run(&["run", "n", "--", "sh", "-c", list]).stdout;
+    let bare = place
+        .shell("exec ls /proc/self/fd")
+        .output()
+        .unwrap()
+        .stdout;
+    let under_lock = place.run(&["run", "n", "--", "ls", "/proc/self/fd"]).stdout;
     assert_eq!(under_lock, String::from_utf8(bare).unwrap());
 }
 
