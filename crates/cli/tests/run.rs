@@ -77,6 +77,45 @@ fn a_bad_place_is_78() {
 
 // proves: U2
 #[test]
+fn a_place_that_is_not_safe_is_77() {
+    let place = Place::new();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::create_dir(place.locks()).unwrap();
+    std::fs::set_permissions(place.locks(), open).unwrap();
+    let finished = place.run(&["run", "n", "--", "echo", "ran"]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (77, ""),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.starts_with("lockkeeper: "), "{finished:?}");
+}
+
+// proves: U2
+#[test]
+fn a_place_that_does_not_answer_is_69() {
+    let place = Place::new();
+    assert!(place.is_free("n"));
+    for file in std::fs::read_dir(place.locks()).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".db") {
+            std::fs::write(path, "this is no database, and never was one").unwrap();
+        } else if name.contains(".db-") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let finished = place.run(&["run", "n", "--", "echo", "ran"]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (69, ""),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.starts_with("lockkeeper: "), "{finished:?}");
+}
+
+// proves: U2
+#[test]
 fn a_command_that_cannot_run_leaves_the_lock_free() {
     let place = Place::new();
     std::fs::write(place.file("plain"), "no program").unwrap();
