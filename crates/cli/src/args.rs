@@ -1,0 +1,208 @@
+//! The command line, in one table: what `--help`, the completions and the manual page say.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use lockkeeper::{Name, Sequencer};
+
+use crate::span;
+
+/// Distributed locks for the shell, and a look at who holds them
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper", version, max_term_width = 100, after_long_help = EXIT_STATUS)]
+pub(crate) struct Args {
+    /// Where the locks live [default: local:]
+    ///
+    /// `local:` keeps them in your own directory on this machine, without a server; `local:/DIR` in a
+    /// directory that you share with others.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "LOCKKEEPER_URL",
+        hide_env_values = true,
+        hide_default_value = true,
+        default_value = "local:"
+    )]
+    pub(crate) on: String,
+
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0    all went well; of `run`, whatever the command returned (128+n if signal n ended it)
+  1    the answer is no: `check` found the sequencer stale, `break` found nobody to break
+  2    wrong usage
+  69   the engine cannot be reached
+  75   the lock was not obtained
+  76   the lock was lost while the command ran
+  77   denied or refused
+  78   bad configuration or URL
+  126  the command cannot be executed; the lock is free again
+  127  the command was not found; the lock is free again";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Run a command while holding a lock
+    Run(RunArgs),
+    /// List the locks: who holds, who waits
+    Ls(LsArgs),
+    /// Show one lock: who holds, who waits
+    Show(ShowArgs),
+    /// Watch the locks live: a full-screen view on a terminal, else one line per change
+    Watch(WatchArgs),
+    /// Break a lock: take it away from whoever holds it now
+    Break(BreakArgs),
+    /// Ask whether a sequencer is still valid: exit status 0 if it is, 1 if it is stale
+    Check(CheckArgs),
+    /// Show what the engine promises, and under which assumptions
+    Guarantees(GuaranteesArgs),
+    /// Print the completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, for `man -l -`
+    Man,
+}
+
+const RUN_NOTES: &str = "\
+The command sees LOCKKEEPER_NAME, LOCKKEEPER_TOKEN and LOCKKEEPER_SEQUENCER. Signals are passed on to it. \
+Its standard input and output are its own: lockkeeper speaks on standard error only.
+
+The lock is held until COMMAND itself ends; what it left running in the background is not protected.
+
+When the lock is lost, the command and all that it started get TERM before the lease ends, and KILL by \
+its end. Nobody does that if lockkeeper itself is killed with KILL: then the command goes on without \
+the lock. Where that matters, let the system end it too:
+
+    lockkeeper run NAME -- setpriv --pdeathsig KILL COMMAND
+
+A stopped lockkeeper (Ctrl-Z) does not renew: after the lease the lock is lost, and the command is \
+killed when it is continued.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = RUN_NOTES)]
+pub(crate) struct RunArgs {
+    /// The lock to hold
+    pub(crate) name: Name,
+
+    /// Wait at most this long, like 500ms, 10s or 1h30m [default: without limit]
+    #[arg(long, value_name = "DUR", value_parser = span::parse, conflicts_with = "try_once")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait at all
+    #[arg(long = "try")]
+    pub(crate) try_once: bool,
+
+    /// How long the lock outlives a lockkeeper that can no longer renew it
+    #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
+    pub(crate) lease: Duration,
+
+    /// Hold it together with other shared holders
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+
+    /// Take this many permits of a semaphore
+    #[arg(long, value_name = "K", requires = "of")]
+    pub(crate) permits: Option<u32>,
+
+    /// How many permits the semaphore has in all
+    #[arg(long, value_name = "N", requires = "permits")]
+    pub(crate) of: Option<u32>,
+
+    /// What to do with the command when the lock is lost
+    #[arg(long, value_name = "WHAT", default_value = "term")]
+    pub(crate) on_lost: OnLost,
+
+    /// How long before the end of the lease the command gets TERM [default: a third of the lease, at
+    /// most 10s]
+    #[arg(long, value_name = "DUR", value_parser = span::parse)]
+    pub(crate) grace: Option<Duration>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// TERM before the lease ends, KILL by its end
+    Term,
+    /// Only say so, and let the command finish
+    Warn,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    /// Only names that match: `*` stands for any text, `?` for one character
+    pub(crate) pattern: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The lock to show
+    pub(crate) name: Name,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "It looks once a second: what happens in between is not seen.")]
+pub(crate) struct WatchArgs {
+    /// Only names that match: `*` stands for any text, `?` for one character
+    pub(crate) pattern: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "Whoever held it learns of it with its next renewal at the latest, and may work on \
+    until then: only a resource that checks fencing tokens is safe from that."
+)]
+pub(crate) struct BreakArgs {
+    /// The lock to break
+    pub(crate) name: Name,
+
+    /// Why; it is recorded
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// What a holder got as LOCKKEEPER_SEQUENCER, like lk1:x:8448:orders/42
+    pub(crate) sequencer: Sequencer,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GuaranteesArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_is_sound() {
+        super::Args::command().debug_assert();
+    }
+}
