@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::backend::Backend;
+#[cfg(feature = "local")]
+use crate::backends::local;
 use crate::backends::memory::Memory;
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
@@ -15,6 +17,8 @@ pub(crate) fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>, Erro
         Some("memory") => Err(Error::invalid(
             "memory: takes no settings; write just memory:",
         )),
+        #[cfg(feature = "local")]
+        Some("local") => local::connect(&local::Config::from_url(url)?, clock.clone()),
         Some(other) => Err(Error::invalid(format!(
             "{other}: is no engine that this build knows; it knows {KNOWN}"
         ))),

@@ -238,6 +238,9 @@ impl Keeper {
             }
         }
         let until = self.core.clock.now() + CLOSE_WITHIN;
+        while self.core.lines.under_way() > 0 && self.core.clock.now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         not_released.extend(self.core.releases.drain(&self.core, until).await);
         Closing { not_released }
     }

@@ -34,6 +34,8 @@ mod guard;
 mod keeper;
 mod lifecycle;
 mod primitives;
+#[cfg(doctest)]
+mod readme;
 pub mod rule;
 
 pub use error::{Error, LostReason};

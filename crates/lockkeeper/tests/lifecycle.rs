@@ -445,3 +445,22 @@ async fn hold_drops_its_body_when_the_lock_is_lost() {
     let sum = keeper.lock("n").hold(async |_| 1 + 1).await.unwrap();
     assert_eq!(sum, 2);
 }
+
+// proves: L10 // bug 21
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inner_entry_never_shortens_the_lease_and_may_lengthen_it() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let owner = keeper.owner();
+    let lock = |lease| keeper.lock("n").owner(&owner).lease(lease);
+    let outer = lock(millis(600)).acquire().await.unwrap();
+    drop(lock(millis(150)).acquire().await.unwrap());
+    assert!(outer.remaining() > millis(400));
+    let inner = lock(Duration::from_secs(20)).acquire().await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    assert!(
+        inner.remaining() > Duration::from_secs(15),
+        "{:?}",
+        inner.remaining()
+    );
+}

@@ -109,7 +109,7 @@ impl EtcdThree {
     #[must_use]
     pub fn leader(&self) -> Option<&Etcd> {
         self.nodes.iter().find(|node| {
-            let metrics = http_get(node.address(), "/metrics");
+            let metrics = http_get(node.address(), "/metrics", wire::PATIENCE);
             metrics.is_some_and(|text| wire::has(&text, "\netcd_server_is_leader 1"))
         })
     }
@@ -209,10 +209,11 @@ fn emulator() -> Result<PathBuf> {
 
 /// True only when a quorum has a leader.
 fn is_healthy(address: SocketAddr) -> bool {
-    http_get(address, "/health").is_some_and(|text| wire::has(&text, r#""health":"true""#))
+    http_get(address, "/health", wire::PATIENCE_AT_START)
+        .is_some_and(|text| wire::has(&text, r#""health":"true""#))
 }
 
-fn http_get(address: SocketAddr, path: &str) -> Option<Vec<u8>> {
+fn http_get(address: SocketAddr, path: &str, patience: Duration) -> Option<Vec<u8>> {
     let question = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    wire::ask(address, question.as_bytes(), |_| false).ok()
+    wire::ask(address, question.as_bytes(), patience, |_| false).ok()
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +23,9 @@ const PLACE_VARIABLE: &str = "LOCKKEEPER_TESTBED_DIR";
 
 /// The file whose lock says that the owner of a home is alive.
 const OWNER_FILE: &str = "owner";
+
+/// How long the kernel is given to end what a sweeper kills.
+const CHILDREN_GONE_WITHIN: Duration = Duration::from_secs(2);
 
 /// One directory for one server or set of servers, removed when dropped.
 #[derive(Debug)]
@@ -141,14 +146,21 @@ fn sweep(runs: &Path) {
     }
 }
 
-/// The kernel killed the servers themselves with their owner; what is left are the children of a
-/// server that was paused at that moment.
+/// The kernel killed the servers themselves with their owner; what is left are their children,
+/// about to notice, or stopped if the server was paused at that moment.
 fn clear_away(home: &Path) {
-    for pid in process::living_in(home)
-        .into_iter()
-        .filter_map(Pid::from_raw)
-    {
-        let _ = kill_process(pid, Signal::KILL);
+    let deadline = Instant::now() + CHILDREN_GONE_WITHIN;
+    // Until they are gone: shared memory that somebody is attached to cannot be removed, and its
+    // id is lost with the directory.
+    while Instant::now() < deadline {
+        let left = process::living_in(home);
+        if left.is_empty() {
+            break;
+        }
+        for pid in left.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(2));
     }
     let Ok(nodes) = fs::read_dir(home) else {
         return;

@@ -156,6 +156,6 @@ fn recipe(program: &Path, directory: PathBuf, port: Port, setup: &Setup) -> Laun
 /// The server speaks first, and its greeting begins with the protocol's version, 10; an error
 /// packet, as from a server without a free connection, begins with 255.
 fn greets(address: SocketAddr) -> bool {
-    let greeting = wire::ask(address, b"", |greeting| greeting.len() > 4);
+    let greeting = wire::ask(address, b"", wire::PATIENCE, |greeting| greeting.len() > 4);
     greeting.is_ok_and(|greeting| greeting.get(4) == Some(&10))
 }

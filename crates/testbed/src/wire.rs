@@ -5,8 +5,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A server that is coming up answers within a blink or is asked again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A command to a server that is up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A server that is coming up answers within a blink or is asked again: etcd, for one, lets a
+/// question wait that comes before it has a leader, and answers the next one at once.
+pub(crate) const PATIENCE_AT_START: Duration = Duration::from_millis(250);
 
 /// No answer that is waited for here is longer.
 const LONGEST_ANSWER: usize = 1 << 20;
@@ -24,9 +28,11 @@ pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 pub(crate) fn ask(
     address: SocketAddr,
     question: &[u8],
+    patience: Duration,
     enough: impl Fn(&[u8]) -> bool,
 ) -> io::Result<Vec<u8>> {
     let mut stream = connect(address)?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all(question)?;
     let mut answer = Vec::new();
     let mut chunk = [0; 4096];

@@ -202,6 +202,6 @@ fn has_a_role(address: SocketAddr) -> bool {
 }
 
 fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String> {
-    let answer = wire::ask(address, word.as_bytes(), |_| false)?;
+    let answer = wire::ask(address, word.as_bytes(), wire::PATIENCE, |_| false)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_testbed::{Proxy, Redis, ReplyLoss};
 
-/// How long a client waits before it calls an answer missing.
-const PATIENCE: Duration = Duration::from_millis(150);
+/// How long a client waits for an answer that must come, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a client waits for an answer that must not come.
+const SILENCE: Duration = Duration::from_millis(150);
 
 struct Client(TcpStream);
 
@@ -21,8 +24,16 @@ impl Client {
 
     /// The answer's line, or how reading failed; an end of stream is an error too.
     fn ask(&mut self, command: &str) -> Result<String, ErrorKind> {
+        self.send(command)?;
+        self.answer()
+    }
+
+    fn send(&mut self, command: &str) -> Result<(), ErrorKind> {
         let sent = self.0.write_all(format!("{command}\r\n").as_bytes());
-        sent.map_err(|error| error.kind())?;
+        sent.map_err(|error| error.kind())
+    }
+
+    fn answer(&mut self) -> Result<String, ErrorKind> {
         let mut answer = [0; 256];
         match self.0.read(&mut answer) {
             Ok(0) => Err(ErrorKind::UnexpectedEof),
@@ -31,6 +42,13 @@ impl Client {
                 .to_owned()),
             Err(error) => Err(error.kind()),
         }
+    }
+
+    /// Asks, and sees that neither an answer nor an error comes.
+    fn ask_in_vain(&mut self, command: &str) {
+        self.0.set_read_timeout(Some(SILENCE)).unwrap();
+        assert_eq!(self.ask(command), Err(ErrorKind::WouldBlock));
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
     }
 }
 
@@ -46,9 +64,9 @@ fn stored(redis: &Redis, key: &str) -> String {
 
 /// What is on its way to the server arrives soon, but not before the client gives up.
 fn assert_soon(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !holds() {
-        assert!(Instant::now() < deadline, "not within 5 s: {what}");
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -83,33 +101,45 @@ fn large_data_pass_whole() {
     assert!(back.ends_with(b"xxx\r\n"));
 }
 
+/// Only what a delay forbids is asserted: a busy machine may add any time to it.
 #[test]
 fn delay_is_counted_each_way() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (redis, proxy) = redis_behind_proxy();
+    let mut client = Client::to(proxy.address());
+    proxy.delay(DELAY).unwrap();
+    let start = Instant::now();
+    assert_eq!(client.ask("PING"), Ok("+PONG".into()));
+    assert!(start.elapsed() >= 2 * DELAY);
+
+    proxy.heal().unwrap();
+    proxy.delay_requests(DELAY).unwrap();
+    let start = Instant::now();
+    client.send("SET requests late").unwrap();
+    assert_soon("applied", || stored(&redis, "requests") == "late");
+    assert!(start.elapsed() >= DELAY);
+    assert_eq!(client.answer(), Ok("+OK".into()));
+
+    proxy.heal().unwrap();
+    // So long that an answer before its time would be seen, however slow the machine is.
+    proxy.delay_replies(Duration::from_secs(3600)).unwrap();
+    client.ask_in_vain("SET replies late");
+    assert_soon("applied", || stored(&redis, "replies") == "late");
+}
+
+#[test]
+fn healing_ends_a_delay() {
     let (_redis, proxy) = redis_behind_proxy();
     let mut client = Client::to(proxy.address());
-    client
-        .0
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
-    proxy.delay(Duration::from_millis(60)).unwrap();
-    let start = Instant::now();
-    assert_eq!(client.ask("PING"), Ok("+PONG".into()));
-    let both_ways = start.elapsed();
-    assert!(both_ways >= Duration::from_millis(120), "{both_ways:?}");
-    assert!(both_ways < Duration::from_secs(2), "{both_ways:?}");
-
+    proxy.delay(Duration::from_secs(3600)).unwrap();
+    client.ask_in_vain("PING");
     proxy.heal().unwrap();
-    proxy.delay_replies(Duration::from_millis(300)).unwrap();
-    let start = Instant::now();
-    assert_eq!(client.ask("PING"), Ok("+PONG".into()));
-    let one_way = start.elapsed();
-    assert!(one_way >= Duration::from_millis(300), "{one_way:?}");
-    assert!(one_way < Duration::from_millis(590), "{one_way:?}");
-
-    proxy.heal().unwrap();
-    let start = Instant::now();
-    assert_eq!(client.ask("PING"), Ok("+PONG".into()));
-    assert!(start.elapsed() < Duration::from_millis(250));
+    assert_eq!(
+        client.answer(),
+        Ok("+PONG".into()),
+        "what was held back comes at once"
+    );
+    assert_eq!(client.ask("ECHO now"), Ok("$3\r\nnow".into()));
 }
 
 #[test]
@@ -139,7 +169,7 @@ fn a_black_hole_swallows_old_and_new_connections() {
     proxy.black_hole().unwrap();
     let mut new = Client::to(proxy.address());
     for client in [&mut old, &mut new] {
-        assert_eq!(client.ask("SET lock B"), Err(ErrorKind::WouldBlock));
+        client.ask_in_vain("SET lock B");
     }
     assert_eq!(stored(&redis, "lock"), "A");
 
@@ -181,15 +211,13 @@ fn a_reply_is_lost_after_the_request_was_applied() {
     let mut client = Client::to(proxy.address());
     assert_eq!(client.ask("PING"), Ok("+PONG".into()));
     proxy.lose(ReplyLoss::next(1)).unwrap();
-    assert_eq!(client.ask("SET lock A NX"), Err(ErrorKind::WouldBlock));
-    assert_eq!(
-        (stored(&redis, "lock").as_str(), proxy.lost_replies()),
-        ("A", 1)
-    );
+    client.ask_in_vain("SET lock A NX");
+    assert_soon("applied", || stored(&redis, "lock") == "A");
+    assert_soon("lost", || proxy.lost_replies() == 1);
 
     // Requests still pass on that connection, answers never again; another one is untouched.
-    assert_eq!(client.ask("SET after B"), Err(ErrorKind::WouldBlock));
-    assert_eq!(stored(&redis, "after"), "B");
+    client.ask_in_vain("SET after B");
+    assert_soon("applied", || stored(&redis, "after") == "B");
     assert_eq!(
         Client::to(proxy.address()).ask("GET nothing"),
         Ok("$-1".into())
@@ -219,8 +247,8 @@ fn one_client_can_be_singled_out() {
         .lose(ReplyLoss::all().of(one.0.local_addr().unwrap()))
         .unwrap();
     assert_eq!(other.ask("SET lock A"), Ok("+OK".into()));
-    assert_eq!(one.ask("SET lock B"), Err(ErrorKind::WouldBlock));
-    assert_eq!(stored(&redis, "lock"), "B");
+    one.ask_in_vain("SET lock B");
+    assert_soon("applied", || stored(&redis, "lock") == "B");
     assert_eq!(other.ask("PING"), Ok("+PONG".into()));
 }
 

@@ -43,6 +43,9 @@ pub(crate) async fn acquire(
     loop {
         let (key, told) = match core.lines.join(&ask, entry)? {
             Joined::Reentered(hold, step) => {
+                if hold.lengthen(ask.lease, started_at) {
+                    core.watchdog.schedule(&hold);
+                }
                 return Ok(Some(Grant::new(core.clone(), hold, step)));
             }
             Joined::Busy => return Ok(None),
@@ -140,8 +143,10 @@ impl Place {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let _may_take_longer = tokio::time::timeout(LINGER, gone).await;
-        let holder = core.holder_of(&ask.name).await;
+        let (_may_take_longer, holder) = tokio::join!(
+            tokio::time::timeout(LINGER, gone),
+            core.holder_of(&ask.name)
+        );
         Error::Timeout {
             name: ask.name.clone(),
             backend: core.name(),
@@ -181,8 +186,8 @@ pub(crate) async fn drive(core: Arc<Core>, key: LineKey) {
             Obtained::Busy => core.lines.turn_away_first(&key),
             Obtained::Dropped => driver.withdraw().await,
             Obtained::Failed(error) => {
-                driver.withdraw().await;
                 core.lines.fail(&key, &error);
+                driver.withdraw().await;
             }
         }
     }

@@ -346,6 +346,14 @@ impl Lines {
         held
     }
 
+    /// How many lines have nobody who holds: their drivers are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        locked(&self.lines)
+            .values()
+            .filter(|line| line.held.is_none())
+            .count()
+    }
+
     /// How many lines there are.
     pub(crate) fn len(&self) -> usize {
         locked(&self.lines).len()
@@ -376,6 +384,12 @@ fn reenter(
     {
         let held = lines.get_mut(key).and_then(|line| line.held.as_mut());
         if let Some(held) = held.filter(|held| held.owner == Some(owner) && !held.hold.is_lost()) {
+            if ask.kept && !held.hold.is_kept() {
+                return Err(Error::invalid(format!(
+                    "this owner holds {:?} on a fixed lease, which an inner entry cannot prolong",
+                    ask.name
+                )));
+            }
             held.depth += 1;
             return Ok(Some(Joined::Reentered(held.hold.clone(), held.step)));
         }

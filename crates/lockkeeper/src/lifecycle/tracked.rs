@@ -149,6 +149,18 @@ impl Tracked {
         self.collected.store(false, Ordering::Release);
     }
 
+    /// An inner entry may ask for a longer lease than the outer one, never for a shorter; true if the
+    /// engine is to be told so now.
+    pub(crate) fn lengthen(&self, lease: Duration, now: Moment) -> bool {
+        let mut life = locked(&self.life);
+        let longer = lease > life.claim.lease;
+        if longer {
+            life.claim.lease = lease;
+            life.due = now;
+        }
+        longer
+    }
+
     /// A downgraded hold: shared from now on, and outside its old line.
     pub(crate) fn becomes_shared(&self, key: LineKey) {
         let mut life = locked(&self.life);

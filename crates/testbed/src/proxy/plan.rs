@@ -72,3 +72,11 @@ pub(super) struct Plan {
     pub(super) delay_replies: Duration,
     pub(super) loss: Option<ReplyLoss>,
 }
+
+impl Plan {
+    /// Whether everything passes, at once.
+    pub(super) fn is_harmless(&self) -> bool {
+        let no_delay = self.delay_requests.is_zero() && self.delay_replies.is_zero();
+        self.mode == Mode::Pass && self.loss.is_none() && no_delay
+    }
+}
