@@ -109,6 +109,8 @@ async fn task_round(keeper: &Keeper) -> Result<f64> {
                 if last.swap(me, Ordering::Relaxed) != me {
                     changes.fetch_add(1, Ordering::Relaxed);
                 }
+                // Others must get to ask while this one holds: on one thread nobody else runs.
+                tokio::task::yield_now().await;
                 guard.release().await?;
             }
             Ok::<_, lockkeeper::Error>(())
