@@ -297,26 +297,13 @@ async fn closing_other_descriptors_of_the_files_frees_nothing() {
     let held = exclusive("a");
     order(backend.enter(&held, Entry::Try).await.unwrap());
     let open_and_close_all = || {
-        for directory in [&stage.path, &stage.path.join("alive")] {
-            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-                let kind = entry.file_type().unwrap();
-                if kind.is_file() {
-                    drop(
-                        File::options()
-                            .read(true)
-                            .write(true)
-                            .open(entry.path())
-                            .unwrap(),
-                    );
-                } else if kind.is_fifo() {
-                    drop(
-                        File::options()
-                            .read(true)
-                            .write(true)
-                            .open(entry.path())
-                            .unwrap(),
-                    );
-                }
+        let directories = [stage.path.clone(), stage.path.join("alive")];
+        let entries = directories
+            .iter()
+            .flat_map(|path| fs::read_dir(path).unwrap());
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if !path.is_dir() {
+                drop(File::options().read(true).write(true).open(path).unwrap());
             }
         }
     };

@@ -87,21 +87,24 @@ impl Database {
         let made = database
             .connection
             .execute_batch("PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE;");
+        // Out of the log at once: from now on a shorter file is a damaged one.
+        let write_back = "PRAGMA wal_checkpoint(TRUNCATE)";
         made.and_then(|()| {
             database
                 .connection
                 .execute_batch(include_str!("schema.sql"))
         })
         .and_then(|()| database.connection.execute_batch("COMMIT"))
+        .and_then(|()| database.connection.query_row(write_back, [], |_| Ok(())))
         .map_err(|error| database.fault("making the claims", error))?;
         Ok(database)
     }
 
     /// Opens the database of this boot.
     pub(super) fn open(directory: &Arc<Directory>, file: &str) -> Result<Self, Error> {
-        let found = directory.file_id(file);
+        let found = directory.find(file);
         let found = found.map_err(|e| from_system(&directory.path, "finding the claims", e))?;
-        let id = found.unwrap_or_default();
+        let id = found.unwrap_or_default().id;
         let fault = |error| from_sqlite(&directory.path, "opening the claims", error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NOFOLLOW
@@ -279,7 +282,7 @@ impl Database {
 
     fn one(&self, sql: &str, values: impl Params) -> Result<Option<Row>, Error> {
         let mut select = self.prepare(sql)?;
-        let row = select.query_row(values, |row| parse(row)).optional();
+        let row = select.query_row(values, parse).optional();
         row.map_err(|error| self.fault("reading the claims", error))
     }
 

@@ -37,6 +37,13 @@ pub(super) struct FileId {
     pub(super) born_ns: u64,
 }
 
+/// A file as it is found under its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct FoundFile {
+    pub(super) id: FileId,
+    pub(super) bytes: u64,
+}
+
 impl Directory {
     /// Opens the directory, or makes it as a private one.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
@@ -106,10 +113,13 @@ impl Directory {
         }
     }
 
-    /// Which file the name means now, if any.
-    pub(super) fn file_id(&self, name: &str) -> Result<Option<FileId>, Errno> {
+    /// The file that the name means now, if any.
+    pub(super) fn find(&self, name: &str) -> Result<Option<FoundFile>, Errno> {
         match rustix::fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, WANTED) {
-            Ok(stat) => Ok(Some(id_of(&stat))),
+            Ok(stat) => Ok(Some(FoundFile {
+                id: id_of(&stat),
+                bytes: stat.stx_size,
+            })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -136,7 +146,9 @@ impl Directory {
     }
 }
 
-const WANTED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
+const WANTED: StatxFlags = StatxFlags::INO
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::BTIME);
 
 /// Which file is open here.
 pub(super) fn id_of_open(fd: &OwnedFd) -> Result<FileId, Errno> {

@@ -17,7 +17,7 @@ use crate::error::Error;
 
 const NAME: &str = "gate";
 const MAGIC: &[u8; 8] = b"LKGATE1\n";
-const LENGTH: usize = 64;
+const LENGTH: usize = 72;
 
 /// The open gate file.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Record {
     pub(super) ceiling: u64,
     /// The database of this boot.
     pub(super) database: FileId,
+    /// How long it was when last seen: it never becomes shorter.
+    pub(super) database_bytes: u64,
 }
 
 /// What was found in the gate file.
@@ -79,7 +81,7 @@ impl Gate {
 
 /// Who holds the gate, for a message.
 pub(super) fn holder(directory: &Directory) -> Option<u32> {
-    let inode = directory.file_id(NAME).ok()??.inode;
+    let inode = directory.find(NAME).ok()??.id.inode;
     let inode = format!(":{inode} ");
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let holds = |line: &&str| line.contains("FLOCK") && line.contains(&inode);
@@ -105,10 +107,10 @@ impl Drop for Locked<'_> {
 impl Locked<'_> {
     /// Whether the gate that is locked is still the one that others find.
     pub(super) fn is_current(&self, directory: &Directory) -> Result<bool, Error> {
-        let found = directory.file_id(NAME);
+        let found = directory.find(NAME);
         let found =
             found.map_err(|errno| from_system(&directory.path, "looking at `gate`", errno))?;
-        Ok(found == Some(self.0.id))
+        Ok(found.map(|found| found.id) == Some(self.0.id))
     }
 
     pub(super) fn read(&self, directory: &Directory) -> Result<Found, Error> {
@@ -165,12 +167,13 @@ impl Record {
             self.ceiling,
             self.database.inode,
             self.database.born_ns,
+            self.database_bytes,
         ];
-        for (place, number) in bytes[24..56].chunks_exact_mut(8).zip(numbers) {
+        for (place, number) in bytes[24..64].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        let digest = ceiling::digest(&bytes[..56]);
-        bytes[56..].copy_from_slice(&digest.to_le_bytes());
+        let digest = ceiling::digest(&bytes[..64]);
+        bytes[64..].copy_from_slice(&digest.to_le_bytes());
         bytes
     }
 
@@ -190,6 +193,7 @@ impl Record {
                 inode: number(40),
                 born_ns: number(48),
             },
+            database_bytes: number(56),
         };
         (record.print() == *bytes).then_some(record)
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::client::{Database, NewRow, Row};
 use super::directory::Directory;
+use super::faults::unreachable;
 use super::gate::{Locked, Record};
 use super::presence::{self, KeeperId, Presence, Ring};
 use crate::backend::{Entry, Released, Standing};
@@ -386,6 +387,13 @@ impl Transaction<'_> {
             return Ok(presence.id);
         }
         let presence = Presence::show(self.directory)?;
+        // From here on nobody begins anew with other files. Has anybody just before?
+        if !self.gate.is_current(self.directory)? {
+            presence.remove();
+            return Err(unreachable(
+                "entering a directory whose files were replaced",
+            ));
+        }
         // Now and then somebody has to bury those who were killed without a claim in any list.
         if presence.id[0] == 0 {
             presence::sweep(self.directory, Some(presence.id))?;

@@ -117,7 +117,7 @@ fn lives(directory: &Directory, name: &str) -> bool {
 /// Rings another keeper. A ring is a hint: one that finds nobody, or a full pipe, is let go.
 pub(super) fn ring(directory: &Directory, keeper: &KeeperId, ring: Ring, claim: ClaimId) {
     // For reading too, so that a reader who dies meanwhile does not bring SIGPIPE upon this process.
-    if let Ok(pipe) = open(directory, &hex(keeper), OFlags::RDWR) {
+    if let Ok(pipe) = open(directory, hex(keeper), OFlags::RDWR) {
         let mut bytes = [0; RING_BYTES];
         bytes[0] = match ring {
             Ring::Look => b'l',
@@ -141,7 +141,7 @@ pub(super) fn parse_ring(bytes: &[u8]) -> Option<(Ring, ClaimId)> {
 
 /// Opens the keeper's pipe to be told when its process ends; an error if that has happened already.
 pub(super) fn open_to_watch(directory: &Directory, keeper: &KeeperId) -> Result<OwnedFd, Errno> {
-    open(directory, &hex(keeper), OFlags::WRONLY)
+    open(directory, hex(keeper), OFlags::WRONLY)
 }
 
 /// Forgets a dead keeper's pipe.

@@ -56,17 +56,17 @@ impl Reader {
     }
 
     fn open(&mut self) -> Result<Option<&Database>, Error> {
-        let found = self.directory.file_id(&self.file);
+        let found = self.directory.find(&self.file);
         let found =
             found.map_err(|e| from_system(&self.directory.path, "finding the claims", e))?;
-        let Some(id) = found else {
+        let Some(found) = found else {
             self.database = None;
             return Ok(None);
         };
         if self
             .database
             .as_ref()
-            .is_none_or(|database| database.id != id)
+            .is_none_or(|database| database.id != found.id)
         {
             self.database = None;
             let database = Database::open(&self.directory, &self.file)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::ceiling::{self, BLOCK};
 use super::client::Database;
 use super::directory::Directory;
-use super::faults::{from_system, unreachable};
+use super::faults::{damaged, from_system, unreachable};
 use super::gate::{Found, Gate, Locked, Record};
 use super::list::{Effects, News, Places, Transaction};
 use super::presence::{self, Population, Presence};
@@ -64,7 +64,7 @@ impl Store {
                 Ok(None) => return Err(job),
                 Err(errno) => return Ok(Err(self.ledger.gate_fault(errno))),
             };
-            match locked.is_current(&self.ledger.directory) {
+            match self.ledger.trusts(&locked, at.0) {
                 Ok(true) => return Ok(self.ledger.run(&locked, at, job)),
                 Ok(false) => drop(locked),
                 Err(error) => return Ok(Err(error)),
@@ -95,7 +95,7 @@ impl Store {
             if abandoned() {
                 return None;
             }
-            match locked.is_current(&self.ledger.directory) {
+            match self.ledger.trusts(&locked, presence) {
                 Ok(true) => return Some(self.ledger.run(&locked, (presence, now()), job)),
                 Ok(false) => drop(locked),
                 Err(error) => return Some(Err(error)),
@@ -119,6 +119,15 @@ impl Store {
 }
 
 impl Ledger {
+    /// Whether the gate is the one that all others use. While this keeper shows that it lives, nobody
+    /// begins anew with other files, so there is no need to look each time.
+    fn trusts(&self, gate: &Locked<'_>, presence: &OnceLock<Presence>) -> Result<bool, Error> {
+        match presence.get() {
+            Some(_) => Ok(true),
+            None => gate.is_current(&self.directory),
+        }
+    }
+
     fn run<R, J>(
         &mut self,
         gate: &Locked<'_>,
@@ -162,20 +171,50 @@ impl Ledger {
     /// Sees to it that the open database is the one that everybody uses.
     fn ready(&mut self, gate: &Locked<'_>, presence: &OnceLock<Presence>) -> Result<Record, Error> {
         let found = gate.read(&self.directory)?;
-        let file = self.directory.file_id(&self.file);
-        let file = file.map_err(|e| from_system(&self.directory.path, "finding the claims", e))?;
-        let record = match found {
-            Found::Record(record) if record.boot == self.boot && file == Some(record.database) => {
-                record
+        let open = self.database.as_ref().map(|database| database.id);
+        match found {
+            Found::Record(record) if record.boot == self.boot => {
+                self.check_count(&record)?;
+                if presence.get().is_some() && open == Some(record.database) {
+                    return Ok(record);
+                }
             }
-            found => return self.begin_anew(gate, found, presence),
-        };
-        if record.next < self.seen {
-            return Err(unreachable(format!(
-                "reading `gate` in {}, which went back as if restored from a copy (nothing was granted: stop all users of the directory and delete `gate`)",
-                self.directory.path.display()
-            )));
+            _ => {}
         }
+        self.look_closely(gate, found, presence)
+    }
+
+    fn check_count(&self, record: &Record) -> Result<(), Error> {
+        if record.next >= self.seen {
+            return Ok(());
+        }
+        Err(unreachable(format!(
+            "reading `gate` in {}, which went back as if restored from a copy (nothing was granted: stop all users of the directory and delete `gate`)",
+            self.directory.path.display()
+        )))
+    }
+
+    /// Compares everything with what stands in the directory, and opens what is not open.
+    fn look_closely(
+        &mut self,
+        gate: &Locked<'_>,
+        found: Found,
+        presence: &OnceLock<Presence>,
+    ) -> Result<Record, Error> {
+        let file = self.directory.find(&self.file);
+        let file = file.map_err(|e| from_system(&self.directory.path, "finding the claims", e))?;
+        let (mut record, file) = match (found, file) {
+            (Found::Record(record), Some(file))
+                if record.boot == self.boot && file.id == record.database =>
+            {
+                (record, file)
+            }
+            (found, _) => return self.begin_anew(gate, found, presence),
+        };
+        if file.bytes < record.database_bytes {
+            return Err(damaged(&self.directory.path, "the claims, cut short"));
+        }
+        record.database_bytes = file.bytes;
         if self.database.as_ref().map(|database| database.id) == Some(record.database) {
             return Ok(record);
         }
@@ -234,11 +273,13 @@ impl Ledger {
             directory.remove(name).map_err(fault)?;
         }
         let database = Database::make(directory, &self.file)?;
+        let made = directory.find(&self.file).map_err(fault)?;
         let record = Record {
             boot: self.boot,
             next,
             ceiling,
             database: database.id,
+            database_bytes: made.unwrap_or_default().bytes,
         };
         gate.write(directory, &record)?;
         self.database = Some(database);
