@@ -29,7 +29,11 @@ impl Reading {
     pub(crate) fn now() -> Result<Self> {
         let text = fs::read_to_string("/proc/stat")?;
         let line = text.lines().next().unwrap_or_default();
-        let ticks: Vec<u64> = line.split_whitespace().skip(1).flat_map(str::parse).collect();
+        let ticks: Vec<u64> = line
+            .split_whitespace()
+            .skip(1)
+            .flat_map(str::parse)
+            .collect();
         // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user time.
         let [user, nice, system, idle, iowait, irq, softirq, stolen] = ticks[..8.min(ticks.len())]
         else {
@@ -81,7 +85,9 @@ pub(crate) fn description() -> String {
     let model = processors
         .lines()
         .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+        .map_or("unknown processor", |rest| {
+            rest.trim_start_matches([' ', '\t', ':'])
+        });
     format!("{cores} cores ({model}), Linux {}", kernel.trim())
 }
 

@@ -86,7 +86,9 @@ impl Report {
         let figures = (section.measure)(place);
         let figures = figures.map_err(|error| format!("{}: {error}", section.name))?;
         let disturbance = reading.since()?;
-        let named = figures.into_iter().map(|one| (section.name, one, disturbance));
+        let named = figures
+            .into_iter()
+            .map(|one| (section.name, one, disturbance));
         self.figures.extend(named);
         Ok(())
     }
@@ -98,13 +100,24 @@ impl Report {
     }
 
     pub(crate) fn table(&self) -> String {
-        let header = ["figure", "limit", "ours", "value", "target", "reached", "foreign CPU"];
+        let header = [
+            "figure",
+            "limit",
+            "ours",
+            "value",
+            "target",
+            "reached",
+            "foreign CPU",
+        ];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.figures.iter().map(row));
         let mut lines = vec![String::new()];
         lines.extend(aligned(&rows));
         lines.push(String::new());
-        let whole = self.whole.unwrap_or(Disturbance { foreign: 0.0, stolen: 0.0 });
+        let whole = self.whole.unwrap_or(Disturbance {
+            foreign: 0.0,
+            stolen: 0.0,
+        });
         lines.push(format!(
             "{}; files on {}; {:.0} s; load average before {}, after {}; of all cores others used {:.1} %, the host took {:.1} %",
             machine::description(),
@@ -187,7 +200,9 @@ fn aligned(rows: &[[String; 7]]) -> Vec<String> {
     let widths: Vec<usize> = (0..7).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &[String; 7]| {
         let cells = row.iter().zip(&widths);
-        let cells: Vec<String> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         format!("| {} |", cells.join(" | "))
     };
     let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
@@ -203,7 +218,10 @@ fn file_system(path: &Path) -> String {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?.to_owned(), words.next()?.to_owned()))
     };
-    let above = mounts.lines().filter_map(parse).filter(|(point, _)| path.starts_with(point));
+    let above = mounts
+        .lines()
+        .filter_map(parse)
+        .filter(|(point, _)| path.starts_with(point));
     let nearest = above.max_by_key(|(point, _)| point.len());
     nearest.map_or_else(|| "an unknown file system".into(), |(_, kind)| kind)
 }
@@ -226,7 +244,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_not_reached() {
-        for target in [Target::AtMost(1.0), Target::Below(1.0), Target::AtLeast(1.0)] {
+        for target in [
+            Target::AtMost(1.0),
+            Target::Below(1.0),
+            Target::AtLeast(1.0),
+        ] {
             assert!(!figure(f64::NAN, target).reached());
         }
         assert!(figure(1.0, Target::AtMost(1.0)).reached());

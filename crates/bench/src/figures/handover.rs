@@ -126,7 +126,11 @@ impl Stage {
         Ok(Figure {
             what: format!("{CROWD} idle waiting processes together"),
             limit: "-".into(),
-            ours: format!("{:.1} ms in {:.0} s", used.as_secs_f64() * 1e3, watched.as_secs_f64()),
+            ours: format!(
+                "{:.1} ms in {:.0} s",
+                used.as_secs_f64() * 1e3,
+                watched.as_secs_f64()
+            ),
             value: percent,
             unit: "% of a core",
             target: Target::Below(1.0),

@@ -36,7 +36,11 @@ pub(crate) fn measure(place: &Place) -> Result<Vec<Figure>> {
     let [bare, flock, ours] = &millis;
     Ok(vec![Figure {
         what: "`lockkeeper run n -- true`".into(),
-        limit: format!("flock {:.2} ms (true {:.2} ms)", median(flock), median(bare)),
+        limit: format!(
+            "flock {:.2} ms (true {:.2} ms)",
+            median(flock),
+            median(bare)
+        ),
         ours: format!("{:.2} ms", median(ours)),
         value: median_ratio(ours, flock),
         unit: "x",

@@ -1,6 +1,5 @@
 //! Acquire + release of one task, next to two bare SQLite transactions on the same disk.
 
-use std::future::Future;
 use std::path::Path;
 use std::time::Instant;
 
@@ -41,29 +40,28 @@ pub(crate) fn measure(place: &Place) -> Result<Vec<Figure>> {
 }
 
 /// Rounds of both, taking turns; microseconds per cycle.
-fn rounds(mut bare: Bare, keeper: Keeper) -> impl Future<Output = Result<(Vec<f64>, Vec<f64>)>> {
-    async move {
-        let (mut limit, mut ours) = (Vec::new(), Vec::new());
-        // The first round fills caches and is thrown away.
-        for round in 0..=ROUNDS {
-            let start = Instant::now();
-            for _ in 0..CYCLES {
-                bare.transaction()?;
-                bare.transaction()?;
-            }
-            let bare_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(CYCLES);
-            let start = Instant::now();
-            for _ in 0..CYCLES {
-                keeper.lock("uncontended").acquire().await?.release().await?;
-            }
-            let ours_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(CYCLES);
-            if round > 0 {
-                limit.push(bare_us);
-                ours.push(ours_us);
-            }
+async fn rounds(mut bare: Bare, keeper: Keeper) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (mut limit, mut ours) = (Vec::new(), Vec::new());
+    // The first round fills caches and is thrown away.
+    for round in 0..=ROUNDS {
+        let start = Instant::now();
+        for _ in 0..CYCLES {
+            bare.transaction()?;
+            bare.transaction()?;
         }
-        Ok((limit, ours))
+        let bare_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(CYCLES);
+        let start = Instant::now();
+        for _ in 0..CYCLES {
+            let guard = keeper.lock("uncontended").acquire().await?;
+            guard.release().await?;
+        }
+        let ours_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(CYCLES);
+        if round > 0 {
+            limit.push(bare_us);
+            ours.push(ours_us);
+        }
     }
+    Ok((limit, ours))
 }
 
 /// The least that a lock table in SQLite has to do: write who holds, write that nobody does. Flushes

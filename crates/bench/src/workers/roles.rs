@@ -181,7 +181,9 @@ async fn leases(url: &str, mut words: Words) -> Result<()> {
             continue;
         }
         let resident = cpu::resident()?;
-        let held = guards.iter().filter(|guard| guard.state() == HoldState::Held);
+        let held = guards
+            .iter()
+            .filter(|guard| guard.state() == HoldState::Held);
         let held = held.count() as u64;
         let views = keeper.inspect(&Query::All).await?;
         let listed: usize = views.iter().map(|view| view.holders.len()).sum();

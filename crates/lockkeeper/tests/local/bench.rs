@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use lockkeeper::Clock;
 use lockkeeper::backend::{Backend, Entry, Standing};
 use lockkeeper::backends::local::{Config, connect};
 use lockkeeper::claim::{Claim, ClaimId, Party};
-use lockkeeper::Clock;
 use lockkeeper::{Error, Mode, Name};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper::Clock;
 use lockkeeper::backend::{Backend, Entry, Query, Released, Standing, Wake, Wakes};
 use lockkeeper::backends::local::{Config, connect};
 use lockkeeper::backends::memory::Memory;
 use lockkeeper::claim::{Claim, ClaimId};
-use lockkeeper::Clock;
 use lockkeeper::{Error, Mode};
 use proptest::prelude::*;
 

@@ -4,10 +4,10 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper::Clock;
 use lockkeeper::Mode;
 use lockkeeper::backend::{Backend, Entry, Released, Standing};
 use lockkeeper::backends::local::{Config, connect};
-use lockkeeper::Clock;
 
 use crate::bench::{acquire, acquire_after, claim, exclusive};
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use lockkeeper::Clock;
 use lockkeeper::Error;
 use lockkeeper::backend::{Backend, Entry, Standing};
 use lockkeeper::backends::local::{Config, connect};
-use lockkeeper::Clock;
 
 use crate::bench::{Stage, exclusive, order};
 
