@@ -2,7 +2,7 @@
 
 mod place;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use place::{Job, Place, is_alive, until};
 use rustix::process::Signal;
@@ -139,4 +139,69 @@ fn a_lock_that_is_renewed_is_not_lost() {
     let place = Place::new();
     let finished = place.run(&["run", "n", "--lease", "500ms", "--", "sleep", "2"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+}
+
+/// Nobody can renew while somebody sits in the gate of the directory.
+fn shut(place: &Place) -> std::fs::File {
+    let gate = std::fs::File::open(place.locks().join("gate")).unwrap();
+    gate.lock().unwrap();
+    gate
+}
+
+// proves: U2, L7 — bug 71
+#[test]
+fn a_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline() {
+    let place = Place::new();
+    let script =
+        "trap 'date +%s%N > told' TERM; echo > up; while :; do date +%s%N > last; sleep 0.01; done";
+    let options = [
+        "run", "n", "--lease", "2s", "--grace", "600ms", "--", "sh", "-c", script,
+    ];
+    let job = place.start(&options);
+    until("the command runs", || place.file("up").exists());
+    let gate = shut(&place);
+    let start = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let pid = job.pid().as_raw_pid();
+    until("it is over", || {
+        !is_alive(pid) || place.read("told").ends_with('\n')
+    });
+    std::thread::sleep(Duration::from_millis(800));
+    let after = |name| {
+        let nanos = place.read(name).trim().parse().unwrap();
+        Duration::from_nanos(nanos).saturating_sub(start)
+    };
+    let (told, last) = (after("told"), after("last"));
+    drop(gate);
+    let finished = job.finish();
+    assert_eq!(finished.code, 76, "{finished:?}");
+    assert!(
+        finished.stderr.contains("could not be renewed"),
+        "{finished:?}"
+    );
+    // The last renewal was before the gate was shut: its lease ends at most two seconds after that.
+    assert!(told < Duration::from_millis(1_500), "TERM after {told:?}");
+    assert!(last > told, "the command shrugged TERM off");
+    assert!(
+        last < Duration::from_secs(2),
+        "still at work after {last:?}"
+    );
+}
+
+// proves: U2
+#[test]
+fn a_lock_at_risk_ends_nothing_as_long_as_there_is_time() {
+    let place = Place::new();
+    let script = "echo > up; sleep 3; exit 5";
+    let options = [
+        "run", "n", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c", script,
+    ];
+    let job = place.start(&options);
+    until("the command runs", || place.file("up").exists());
+    let gate = shut(&place);
+    std::thread::sleep(Duration::from_millis(1_500));
+    drop(gate);
+    let finished = job.finish();
+    assert_eq!((finished.code, finished.stderr.as_str()), (5, ""));
 }

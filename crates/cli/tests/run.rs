@@ -77,6 +77,45 @@ fn a_bad_place_is_78() {
 
 // proves: U2
 #[test]
+fn a_place_that_is_not_safe_is_77() {
+    let place = Place::new();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::create_dir(place.locks()).unwrap();
+    std::fs::set_permissions(place.locks(), open).unwrap();
+    let finished = place.run(&["run", "n", "--", "echo", "ran"]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (77, ""),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.starts_with("lockkeeper: "), "{finished:?}");
+}
+
+// proves: U2
+#[test]
+fn a_place_that_does_not_answer_is_69() {
+    let place = Place::new();
+    assert!(place.is_free("n"));
+    for file in std::fs::read_dir(place.locks()).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".db") {
+            std::fs::write(path, "this is no database, and never was one").unwrap();
+        } else if name.contains(".db-") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let finished = place.run(&["run", "n", "--", "echo", "ran"]);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (69, ""),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.starts_with("lockkeeper: "), "{finished:?}");
+}
+
+// proves: U2
+#[test]
 fn a_command_that_cannot_run_leaves_the_lock_free() {
     let place = Place::new();
     std::fs::write(place.file("plain"), "no program").unwrap();
@@ -154,9 +193,12 @@ fn our_own_words_go_to_standard_error() {
 #[test]
 fn the_command_inherits_none_of_our_descriptors() {
     let place = Place::new();
-    let list = "echo /proc/$$/fd/* | sed s,/proc/[0-9]*/fd/,,g";
-    let bare = place.shell(list).output().unwrap().stdout;
-    let under_lock = place.run(&["run", "n", "--", "sh", "-c", list]).stdout;
+    let bare = place
+        .shell("exec ls /proc/self/fd")
+        .output()
+        .unwrap()
+        .stdout;
+    let under_lock = place.run(&["run", "n", "--", "ls", "/proc/self/fd"]).stdout;
     assert_eq!(under_lock, String::from_utf8(bare).unwrap());
 }
 

@@ -14,6 +14,9 @@ const BACKEND_MAY_USE: &[&str] = &[
     "rule",
     "name",
     "guarantees",
+    "Mode",
+    "Name",
+    "Token",
     "error",
     "lifecycle::deadline",
 ];

@@ -13,16 +13,21 @@
 //! The laws speak to the engine as the trait demands: while an outcome is unknown they ask again with
 //! the same claim. So a network that loses replies, or delivers twice, must keep all of them too.
 
+mod cancel;
 mod entering;
+mod faults;
+mod holding;
 mod inspection;
 mod lease;
 mod modes;
 mod ownership;
+mod primitives;
 mod queue;
 mod refusals;
 mod stage;
 mod tokens;
 mod wakes;
+mod watchdog;
 pub mod wrappers;
 
 use std::fmt;
@@ -223,5 +228,58 @@ laws! { $
         the_guarantees_say_something,
         the_place_is_stable_and_without_secrets,
         everything_is_gone_when_everybody_left,
+    }
+    holding {
+        a_guard_excludes_until_it_is_given_back,
+        a_bounded_wait_ends_in_time_and_names_the_holder,
+        attempts_are_counted,
+        everybody_gets_it_before_their_time_is_up,
+        a_long_wait_still_gives_a_whole_lease,
+        the_time_of_asking_counts_against_the_lease,
+        guards_of_one_process_exclude_each_other,
+        many_tasks_of_many_keepers_never_hold_together,
+        an_owner_enters_again_and_the_last_release_frees,
+        a_sequencer_is_valid_exactly_while_it_is_held,
+        correctness_is_refused_where_it_is_not_given,
+        what_cannot_be_kept_is_refused_before_it_is_asked,
+    }
+    watchdog {
+        a_guard_is_kept_beyond_its_lease,
+        a_fixed_guard_ends_with_its_lease,
+        a_silent_engine_means_lost_by_the_local_deadline,
+        a_failing_renewal_is_a_risk_first,
+        a_renewal_that_failed_is_repeated,
+        a_broken_hold_is_reported_and_never_renewed,
+        no_renewal_follows_a_release,
+        renewals_go_in_batches,
+        a_guard_that_is_dropped_is_given_back,
+        closing_tells_waiters_and_guards,
+    }
+    cancel {
+        acquiring_at_every_await,
+        waiting_at_every_await,
+        at_any_moment_of_a_slow_exchange,
+        releasing_goes_on_without_its_caller,
+        an_acquire_that_is_not_polled_blocks_for_one_lease_only,
+        a_timeout_beside_a_grant_is_one_of_both,
+        answers_belong_to_their_questions,
+    }
+    faults {
+        the_nth_call_fails_and_nothing_is_lost_or_left,
+        a_waiter_whose_answers_are_lost_keeps_its_place,
+        an_engine_that_hangs_ends_no_call_late,
+        an_engine_that_comes_back_is_used_again,
+        a_lost_push_costs_bounded_time,
+        waiting_asks_seldom,
+        a_release_that_got_no_answer_is_repeated,
+    }
+    primitives {
+        a_read_write_lock,
+        two_readers_that_upgrade_never_deadlock,
+        a_semaphore,
+        several_names_all_or_none,
+        an_election,
+        a_latch_opens_for_all_once_enough_have_come,
+        a_barrier_lets_nobody_pass_early,
     }
 }

@@ -30,12 +30,9 @@ pub(super) async fn first_come_first_served(stage: &Stage) {
 /// Where no order is promised, still exactly one holds at a time and everybody comes to.
 async fn served_by_chance(all: &[Contender]) {
     let mut left: Vec<&Contender> = all.iter().collect();
-    let limit = crate::lifecycle::deadline::Clock::system().now() + super::stage::PATIENCE;
+    let limit = crate::Clock::system().now() + super::stage::PATIENCE;
     while !left.is_empty() {
-        assert!(
-            crate::lifecycle::deadline::Clock::system().now() < limit,
-            "starved"
-        );
+        assert!(crate::Clock::system().now() < limit, "starved");
         let mut holders = Vec::new();
         for (place, contender) in left.iter().enumerate() {
             if let Standing::Holds { .. } = contender.standing().await {

@@ -9,12 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::sleep;
 
+use super::wrappers::{Fate, Faulty};
 use crate::backend::{Backend, Entry, LockView, Query, Released, Standing, Wake, Wakes};
 use crate::claim::{Claim, ClaimId, Party};
 use crate::error::Error;
 use crate::guarantees::{Guarantees, Order as Served};
-use crate::lifecycle::deadline::{Clock, Moment};
-use crate::{Mode, Name};
+use crate::{Clock, Moment};
+use crate::{Guard, Keeper, Lock, Mode, Name};
 
 /// An engine that the laws are tried on; a new one, or a new corner of one, for every law.
 #[async_trait]
@@ -73,6 +74,36 @@ impl Stage {
 
     pub(super) async fn backend(&self) -> Arc<dyn Backend> {
         self.engine.backend().await
+    }
+
+    /// A keeper on a connection of its own, whose leases are the engine's short ones.
+    pub(super) async fn keeper(&self) -> Keeper {
+        self.keeper_on(self.backend().await)
+    }
+
+    pub(super) fn keeper_on(&self, backend: Arc<dyn Backend>) -> Keeper {
+        let builder = Keeper::builder().label("conformance").lease(self.lease());
+        builder.on(backend).expect("it serves efficiency")
+    }
+
+    /// A keeper whose network can be made to fail.
+    pub(super) async fn faulty_keeper(&self) -> (Keeper, Arc<Faulty>) {
+        let faulty = Faulty::over(self.backend().await, |_, _| Fate::Works);
+        (self.keeper_on(faulty.clone()), faulty)
+    }
+
+    /// Waits until nothing of the keeper's is under way, and nothing is left in the engine although no
+    /// lease has ended: for claims that are much longer alive than this may take.
+    pub(super) async fn assert_all_given_back(&self) {
+        let limit = self.clock.now() + PATIENCE;
+        loop {
+            let residue = self.engine.residue().await;
+            if residue == 0 {
+                return;
+            }
+            assert!(self.clock.now() < limit, "{residue} claims or keys stay");
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Somebody on a connection of their own who wants the name alone, with a lease that does not end.
@@ -315,6 +346,41 @@ fn waits(standing: Standing) -> (usize, Duration) {
             look_again_in,
         } => (ahead, look_again_in),
         other => panic!("it must wait, but its standing is {other:?}"),
+    }
+}
+
+/// Tries until the engine has answered. A try whose answer was lost gives its claim back by itself;
+/// until then it may find itself in its own way.
+pub(super) async fn tries(lock: Lock) -> Option<Guard> {
+    let mut unknown = 0;
+    loop {
+        match lock.clone().try_acquire().await {
+            Ok(None) if unknown > 0 => {
+                unknown -= 1;
+                sleep(Duration::from_millis(20)).await;
+            }
+            Ok(answer) => return answer,
+            Err(error) => {
+                assert!(error.is_unknown(), "a definite error: {error}");
+                unknown += 1;
+                assert!(unknown < REPEATS, "the engine never answered");
+            }
+        }
+    }
+}
+
+/// Acquires, in good time.
+pub(super) async fn acquires(lock: Lock) -> Guard {
+    match lock.acquire_within(PATIENCE).await {
+        Ok(guard) => guard,
+        Err(error) => panic!("not acquired: {error}"),
+    }
+}
+
+/// Releases a hold that must not be lost. No answer is an answer too: then the keeper goes on by itself.
+pub(super) async fn gives_back(guard: Guard) {
+    if let Err(error) = guard.release().await {
+        assert!(error.is_unknown(), "{error}");
     }
 }
 

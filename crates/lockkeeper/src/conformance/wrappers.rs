@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -41,6 +42,8 @@ pub enum Fate {
     ReplyLost,
     /// The engine applies it twice; the caller gets the first answer.
     AppliedTwice,
+    /// It works, but the answer comes so much later.
+    Slow(Duration),
     /// It never reaches the engine, and never returns.
     Hangs,
     /// The engine applies it, but the call never returns.
@@ -149,6 +152,11 @@ impl Faulty {
                 let first = call().await;
                 let _ghost = call().await;
                 first
+            }
+            Fate::Slow(delay) => {
+                let answer = call().await;
+                tokio::time::sleep(delay).await;
+                answer
             }
             Fate::Hangs => std::future::pending().await,
             Fate::ReplyHangs => {

@@ -67,7 +67,8 @@ pub(crate) async fn acquire(
         match reply? {
             Some(grant) => {
                 grant.collect();
-                if !grant.hold().is_lost() {
+                let left = grant.hold().deadline() - core.clock.now();
+                if !grant.hold().is_lost() && left >= ask.min_validity {
                     return Ok(Some(grant));
                 }
                 // It lay here unclaimed until its lease ended: stand in line again.
@@ -100,9 +101,9 @@ fn check(core: &Core, ask: &Ask) -> Result<(), Error> {
             ask.lease, promise.backend, promise.shortest_lease, promise.longest_lease
         )));
     }
-    if ask.min_validity >= ask.lease {
+    if ask.min_validity > ask.lease / 10 * 9 {
         return Err(Error::invalid(format!(
-            "a minimum validity of {:?} cannot be met by a lease of {:?}: make it shorter",
+            "a minimum validity of {:?} is too much for a lease of {:?}: ask for nine tenths of it at most",
             ask.min_validity, ask.lease
         )));
     }
@@ -184,7 +185,13 @@ pub(crate) async fn drive(core: Arc<Core>, key: LineKey) {
                 driver.withdraw().await;
             }
             Obtained::Busy => core.lines.turn_away_first(&key),
-            Obtained::Dropped => driver.withdraw().await,
+            Obtained::Dropped => {
+                driver.withdraw().await;
+                // A grant that came too late is no success, and whoever does not wait has no second try.
+                if entry == Entry::Try {
+                    core.lines.turn_away_first(&key);
+                }
+            }
             Obtained::Failed(error) => {
                 core.lines.fail(&key, &error);
                 driver.withdraw().await;

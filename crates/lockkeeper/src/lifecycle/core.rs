@@ -11,7 +11,7 @@ use super::acquire;
 use super::deadline::Clock;
 use super::local_line::{Lines, PassOn};
 use super::release::Releases;
-use super::tracked::Tracked;
+use super::tracked::{Tracked, retry_pause};
 use super::watchdog::{self, Watchdog};
 use crate::Name;
 use crate::backend::{Backend, Query};
@@ -105,6 +105,25 @@ impl Core {
                 source: None,
             })
         })
+    }
+
+    /// Asks again while the outcome is unknown, for at most the lease: for questions that may be asked
+    /// twice, as all of the trait's may.
+    pub(crate) async fn insist<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        lease: Duration,
+        during: &str,
+        call: impl Fn() -> F,
+    ) -> Result<T, Error> {
+        let until = self.clock.now() + lease;
+        loop {
+            match self.bounded(lease, during, call()).await {
+                Err(error) if error.is_unknown() && self.clock.now() < until => {}
+                told => return told,
+            }
+            let pause = retry_pause(lease);
+            self.clock.sleep_until(self.clock.now() + pause).await;
+        }
     }
 
     /// A hold is lost: whoever waits behind it in this process goes on without it.

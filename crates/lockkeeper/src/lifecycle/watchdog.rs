@@ -112,10 +112,13 @@ impl Watchdog {
     fn collect_due(&self, now: Moment) -> (Vec<Arc<Tracked>>, Vec<Arc<Tracked>>) {
         let (mut renew, mut expired) = (Vec::new(), Vec::new());
         let mut agenda = locked(&self.agenda);
-        while let Some(&(due, serial)) = agenda.order.first()
-            && due <= now + SLACK
-            && (due <= now || !renew.is_empty())
-        {
+        // Each once: what is put off until a deadline that is near would be soon again, for ever.
+        let soon = agenda.order.iter().copied();
+        let soon: Vec<_> = soon.take_while(|(due, _)| *due <= now + SLACK).collect();
+        for (due, serial) in soon {
+            if due > now && renew.is_empty() {
+                break;
+            }
             agenda.order.remove(&(due, serial));
             let Some((tracked, _)) = agenda.claims.get(&serial) else {
                 continue;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::gathering::{Complete, Gathering};
+use super::gathering::{Complete, Gathering, leave};
 use crate::error::Error;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::deadline::Moment;
@@ -81,9 +81,9 @@ impl Barrier {
                 until,
             )
             .await?;
-        arrived.release().await?;
+        leave(arrived).await?;
         // Those who still wait for the second number are told to look at the first one again.
         passing.open().await?;
-        passed.release().await
+        leave(passed).await
     }
 }

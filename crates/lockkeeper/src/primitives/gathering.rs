@@ -58,10 +58,9 @@ impl Gathering {
     /// How many are here.
     pub(crate) async fn count(&self) -> Result<u32, Error> {
         let query = Query::One(self.arrivals.clone());
-        let views = self
-            .core
-            .bounded(LONG, "counting arrivals", self.core.backend.inspect(&query))
-            .await?;
+        let (core, during) = (&self.core, "counting arrivals");
+        let views = core.insist(LONG, during, || core.backend.inspect(&query));
+        let views = views.await?;
         let holders = views.first().map_or(0, |view| view.holders.len());
         Ok(u32::try_from(holders).unwrap_or(u32::MAX))
     }
@@ -96,7 +95,7 @@ impl Gathering {
             let turn = until.min(now + self.core.default_lease / 3);
             let behind = Lock::new(self.core.clone(), self.gate.as_str(), Ok(Mode::Shared));
             match behind.acquire_until(turn).await {
-                Ok(guard) => guard.release().await?,
+                Ok(guard) => leave(guard).await?,
                 Err(Error::Timeout { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -105,21 +104,17 @@ impl Gathering {
 
     async fn shut(&self) -> Result<(), Error> {
         let claim = self.gate_claim();
-        let call = self.core.backend.enter(&claim, Entry::Queue);
-        self.core
-            .bounded(claim.lease, "shutting the gate", call)
-            .await
-            .map(drop)
+        let (core, during) = (&self.core, "shutting the gate");
+        let shut = || core.backend.enter(&claim, Entry::Queue);
+        core.insist(claim.lease, during, shut).await.map(drop)
     }
 
     /// Lets everybody behind the gate look again.
     pub(crate) async fn open(&self) -> Result<(), Error> {
         let claim = self.gate_claim();
-        let call = self.core.backend.release(&claim);
-        self.core
-            .bounded(claim.lease, "opening the gate", call)
-            .await
-            .map(drop)
+        let (core, during) = (&self.core, "opening the gate");
+        let open = || core.backend.release(&claim);
+        core.insist(claim.lease, during, open).await.map(drop)
     }
 
     fn gate_claim(&self) -> Claim {
@@ -130,6 +125,14 @@ impl Gathering {
             lease: self.core.default_lease,
             party: self.core.party.clone(),
         }
+    }
+}
+
+/// Leaves a place. Without an answer the keeper goes on releasing by itself: nothing to fail for.
+pub(crate) async fn leave(guard: Guard) -> Result<(), Error> {
+    match guard.release().await {
+        Err(error) if error.is_unknown() => Ok(()),
+        told => told,
     }
 }
 

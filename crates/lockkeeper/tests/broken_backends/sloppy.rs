@@ -11,8 +11,7 @@ use lockkeeper::backend::{
 use lockkeeper::claim::{Claim, Party};
 use lockkeeper::conformance::Engine;
 use lockkeeper::guarantees::{Class, Guarantees};
-use lockkeeper::{Clock, Moment};
-use lockkeeper::{Error, Mode, Name, Token, rule};
+use lockkeeper::{Clock, Error, Mode, Moment, Name, Token, rule};
 
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
