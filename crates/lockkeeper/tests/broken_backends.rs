@@ -1,12 +1,15 @@
 //! The suite finds planted bugs: each broken backend is rejected, by the laws that are named.
 
+#[path = "broken_backends/bug.rs"]
+mod bug;
 #[path = "broken_backends/sloppy.rs"]
 mod sloppy;
 
 use std::sync::Arc;
 
+use bug::Bug;
 use lockkeeper::conformance::LAWS;
-use sloppy::{Bug, SloppyEngine};
+use sloppy::SloppyEngine;
 
 // Without a bug it is a backend like any other: what goes red below is the bug's doing.
 lockkeeper::conformance!(without_a_bug, SloppyEngine);
