@@ -108,7 +108,7 @@ pub(super) async fn entering_again_finds_the_own_grant(stage: &Stage) {
     stage.assert_no_residue().await;
 }
 
-// bug 56, bug 80, bug 81
+// bug 80
 pub(super) async fn any_name_is_a_name_of_its_own(stage: &Stage) {
     let odd = [
         "a", "A", "a ", " a", "a/", "/a", "a/b", "a//b", "a%2Fb", "a.", "..", ".", "*", "a*", "%",

@@ -148,7 +148,7 @@ pub(super) async fn the_time_of_asking_counts_against_the_lease(stage: &Stage) {
 }
 
 // proves: L1, L10
-// bug 16, bug 23, bug 25
+// bug 16, bug 23
 pub(super) async fn guards_of_one_process_exclude_each_other(stage: &Stage) {
     let keeper = stage.keeper().await;
     for fair in [false, true] {

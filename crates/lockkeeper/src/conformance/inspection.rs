@@ -61,7 +61,6 @@ pub(super) async fn it_tells_who_holds_and_who_waits(stage: &Stage) {
 }
 
 // proves: L3
-// bug 14
 pub(super) async fn it_leaves_out_the_dead(stage: &Stage) {
     let lease = stage.lease();
     let name = stage.name();

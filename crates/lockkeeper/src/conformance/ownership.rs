@@ -121,7 +121,6 @@ pub(super) async fn a_batch_is_answered_in_its_order(stage: &Stage) {
 }
 
 // proves: W3
-// bug 11
 pub(super) async fn many_claims_are_renewed_in_one_batch(stage: &Stage) {
     let backend = stage.backend().await;
     let mut all = Vec::new();

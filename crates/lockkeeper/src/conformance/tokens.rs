@@ -92,7 +92,6 @@ pub(super) async fn they_do_not_change_while_held(stage: &Stage) {
 }
 
 // proves: F2
-// bug 54
 pub(super) async fn they_fit_the_token(stage: &Stage) {
     let a = stage.contender(&stage.name()).await;
     for _ in 0..50 {

@@ -137,7 +137,7 @@ pub(super) async fn a_renewal_that_failed_is_repeated(stage: &Stage) {
 }
 
 // proves: W2, L8
-// bug 47
+// bug 47, bug 71
 pub(super) async fn a_broken_hold_is_reported_and_never_renewed(stage: &Stage) {
     let lease = stage.lease();
     let (keeper, faulty) = stage.faulty_keeper().await;
@@ -212,7 +212,6 @@ fn assert_none_renewed_after_release(faulty: &Arc<Faulty>) {
 }
 
 // proves: W3
-// bug 11
 pub(super) async fn renewals_go_in_batches(stage: &Stage) {
     const GUARDS: usize = 40;
     let lease = stage.lease();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::bug::Bug;
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Backend, Bell, ClaimView, Entry, LockView, Query, Released, Standing, Wake, Wakes,
@@ -12,84 +13,6 @@ use lockkeeper::claim::{Claim, Party};
 use lockkeeper::conformance::Engine;
 use lockkeeper::guarantees::{Class, Guarantees};
 use lockkeeper::{Clock, Error, Mode, Moment, Name, Token, rule};
-
-/// What is wrong with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bug {
-    None,
-    ReleaseComparesNoId,
-    RenewComparesNoId,
-    RenewRevives,
-    RenewDoesNotLengthen,
-    RenewTouchesEverybody,
-    RenewSkipsWaiters,
-    RenewAnswersBackwards,
-    EnterTwiceTakesTwoPlaces,
-    EnterAgainForgetsTheLease,
-    EnterLooksThenWrites,
-    TryQueues,
-    TokenRepeats,
-    TokenStartsAnewWhenEmpty,
-    TokenGoesBackAfterEviction,
-    LastInFirstOut,
-    ReaderOvertakesWriter,
-    OnePermitTooMany,
-    ReleaseWakesAll,
-    ReleaseWakesTheLast,
-    ReleaseWakesNobody,
-    EvictionWakesNobody,
-    LooksAgainTooLate,
-    LeaseNeverEnds,
-    LeaseEndsEarly,
-    InspectShowsTheDead,
-    InspectShowsIds,
-    InspectRenews,
-    DowngradeGivesTheHoldUp,
-    DowngradeTakesANewToken,
-    EvictTakesTheFirst,
-    ReleaseLeavesARow,
-    NamesFold,
-    GrantsWhatItDoesNotPromise,
-}
-
-impl Bug {
-    /// Every one but none.
-    pub(crate) const ALL: &[Self] = &[
-        Self::ReleaseComparesNoId,
-        Self::RenewComparesNoId,
-        Self::RenewRevives,
-        Self::RenewDoesNotLengthen,
-        Self::RenewTouchesEverybody,
-        Self::RenewSkipsWaiters,
-        Self::RenewAnswersBackwards,
-        Self::EnterTwiceTakesTwoPlaces,
-        Self::EnterAgainForgetsTheLease,
-        Self::EnterLooksThenWrites,
-        Self::TryQueues,
-        Self::TokenRepeats,
-        Self::TokenStartsAnewWhenEmpty,
-        Self::TokenGoesBackAfterEviction,
-        Self::LastInFirstOut,
-        Self::ReaderOvertakesWriter,
-        Self::OnePermitTooMany,
-        Self::ReleaseWakesAll,
-        Self::ReleaseWakesTheLast,
-        Self::ReleaseWakesNobody,
-        Self::EvictionWakesNobody,
-        Self::LooksAgainTooLate,
-        Self::LeaseNeverEnds,
-        Self::LeaseEndsEarly,
-        Self::InspectShowsTheDead,
-        Self::InspectShowsIds,
-        Self::InspectRenews,
-        Self::DowngradeGivesTheHoldUp,
-        Self::DowngradeTakesANewToken,
-        Self::EvictTakesTheFirst,
-        Self::ReleaseLeavesARow,
-        Self::NamesFold,
-        Self::GrantsWhatItDoesNotPromise,
-    ];
-}
 
 #[derive(Debug)]
 struct Row {
