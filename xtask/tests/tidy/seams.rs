@@ -141,6 +141,8 @@ pub(crate) fn engines_stay_in_backends(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// No wall clock can enter a decision if nobody reads one: not for leases (bug 28), not for waits
+/// (bug 34).
 pub(crate) fn one_clock(tree: &Tree) -> Vec<Finding> {
     let cure = "ask the clock of lifecycle/deadline.rs, so that tests own the time";
     let mut findings = Vec::new();

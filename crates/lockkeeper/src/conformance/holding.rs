@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::stage::{PATIENCE, Stage, acquires, gives_back, tries};
 use super::wrappers::{Fate, Verb};
 use crate::guarantees::Class;
-use crate::{Error, HoldState, Keeper, Purpose, Validity};
+use crate::{Error, HoldState, Keeper, Lock, Purpose, Validity};
 
 const SHORT: Duration = Duration::from_millis(150);
 
@@ -173,25 +173,12 @@ pub(super) async fn many_tasks_of_many_keepers_never_hold_together(stage: &Stage
     for number in 0..3 {
         let keeper = stage.keeper().await;
         for task in 0..4 {
-            let (keeper, inside, highest) = (keeper.clone(), inside.clone(), highest.clone());
-            tasks.spawn(async move {
-                for _ in 0..4 {
-                    let lock = keeper.lock("a");
-                    let lock = if (number + task) % 3 == 0 {
-                        lock.fair()
-                    } else {
-                        lock
-                    };
-                    let guard = acquires(lock).await;
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-                    let token = guard.token().get();
-                    let before = highest.fetch_max(token, Ordering::SeqCst);
-                    assert!(before < token, "token {token} after {before}");
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    gives_back(guard).await;
-                }
-            });
+            let lock = keeper.lock("a");
+            let lock = match (number + task) % 3 {
+                0 => lock.fair(),
+                _ => lock,
+            };
+            tasks.spawn(takes_turns(lock, inside.clone(), highest.clone()));
         }
     }
     while let Some(ended) = tasks.join_next().await {
@@ -200,6 +187,19 @@ pub(super) async fn many_tasks_of_many_keepers_never_hold_together(stage: &Stage
         }
     }
     stage.assert_all_given_back().await;
+}
+
+async fn takes_turns(lock: Lock, inside: Arc<AtomicU64>, highest: Arc<AtomicU64>) {
+    for _ in 0..4 {
+        let guard = acquires(lock.clone()).await;
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+        let token = guard.token().get();
+        let before = highest.fetch_max(token, Ordering::SeqCst);
+        assert!(before < token, "token {token} after {before}");
+        tokio::task::yield_now().await;
+        inside.fetch_sub(1, Ordering::SeqCst);
+        gives_back(guard).await;
+    }
 }
 
 // proves: L10

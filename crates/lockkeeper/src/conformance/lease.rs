@@ -15,7 +15,9 @@ pub(super) async fn a_dead_holder_blocks_for_its_lease_and_no_longer(stage: &Sta
     let lease = stage.lease();
     let [dead, next] = stage.contenders(&stage.name()).await;
     let asked = stage.clock.now();
-    dead.lease(lease).takes().await;
+    // Its connection lives on: not the end of a process is tried here, but the end of a lease.
+    let dead = dead.lease(lease);
+    dead.takes().await;
     next.lines_up().await;
     let (_, held) = next.comes_to_hold().await;
     assert!(
@@ -23,6 +25,7 @@ pub(super) async fn a_dead_holder_blocks_for_its_lease_and_no_longer(stage: &Sta
         "two holders: {:?}",
         held - asked
     );
+    dead.expect_gone().await;
     next.leaves().await;
     stage.assert_no_residue().await;
 }
@@ -78,13 +81,15 @@ pub(super) async fn a_dead_waiter_drops_out(stage: &Stage) {
     let lease = stage.lease();
     let [a, dead, c] = stage.contenders(&stage.name()).await;
     a.takes().await;
-    dead.lease(lease).lines_up().await;
+    let dead = dead.lease(lease);
+    dead.lines_up().await;
     c.lines_up().await;
     stage.outlast(lease).await;
     let (ahead, _) = c.expect_waits().await;
     assert_eq!(ahead, 1, "only the holder is ahead");
     a.leaves().await;
     c.expect_holds().await;
+    dead.expect_gone().await;
     c.leaves().await;
     stage.assert_no_residue().await;
 }

@@ -117,7 +117,7 @@ impl Stage {
         for _ in 0..N {
             all.push(self.contender(name).await);
         }
-        all.try_into().ok().expect("N of them")
+        all.try_into().expect("N of them")
     }
 
     /// Whether the backend grants this mode. One that does not promise it must refuse it, and leave

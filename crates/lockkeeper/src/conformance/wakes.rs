@@ -155,7 +155,8 @@ pub(super) async fn what_changes_nothing_wakes_nobody(stage: &Stage) {
 pub(super) async fn the_time_to_look_again_finds_the_lease_ended(stage: &Stage) {
     let lease = stage.lease();
     let [a, b] = stage.contenders(&stage.name()).await;
-    a.lease(lease).takes().await;
+    let a = a.lease(lease);
+    a.takes().await;
     let start = stage.clock.now();
     let (_, mut look_again_in) = b.lines_up().await;
     // Each time it looks when it was told to, and never sooner.
@@ -179,6 +180,7 @@ pub(super) async fn the_time_to_look_again_finds_the_lease_ended(stage: &Stage) 
     }
     let took = stage.clock.now() - start;
     assert!(took < 2 * lease + Duration::from_secs(1), "{took:?}");
+    a.expect_gone().await;
     b.leaves().await;
 }
 

@@ -105,10 +105,11 @@ impl Machine {
 /// state carried along the list.
 fn may_hold(list: &[Listed], place: usize) -> bool {
     let this = list[place].mode;
-    let agrees = |ahead: usize| match (this, list[ahead].mode) {
-        (Mode::Shared, Mode::Shared) => true,
-        (Mode::Permits { .. }, Mode::Permits { .. }) => true,
-        _ => false,
+    let agrees = |ahead: usize| {
+        matches!(
+            (this, list[ahead].mode),
+            (Mode::Shared, Mode::Shared) | (Mode::Permits { .. }, Mode::Permits { .. })
+        )
     };
     let permits = |place: usize| match list[place].mode {
         Mode::Permits { take, .. } => u64::from(take),

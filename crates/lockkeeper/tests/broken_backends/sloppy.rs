@@ -52,6 +52,45 @@ pub(crate) enum Bug {
     GrantsWhatItDoesNotPromise,
 }
 
+impl Bug {
+    /// Every one but none.
+    pub(crate) const ALL: &[Self] = &[
+        Self::ReleaseComparesNoId,
+        Self::RenewComparesNoId,
+        Self::RenewRevives,
+        Self::RenewDoesNotLengthen,
+        Self::RenewTouchesEverybody,
+        Self::RenewSkipsWaiters,
+        Self::RenewAnswersBackwards,
+        Self::EnterTwiceTakesTwoPlaces,
+        Self::EnterAgainForgetsTheLease,
+        Self::EnterLooksThenWrites,
+        Self::TryQueues,
+        Self::TokenRepeats,
+        Self::TokenStartsAnewWhenEmpty,
+        Self::TokenGoesBackAfterEviction,
+        Self::LastInFirstOut,
+        Self::ReaderOvertakesWriter,
+        Self::OnePermitTooMany,
+        Self::ReleaseWakesAll,
+        Self::ReleaseWakesTheLast,
+        Self::ReleaseWakesNobody,
+        Self::EvictionWakesNobody,
+        Self::LooksAgainTooLate,
+        Self::LeaseNeverEnds,
+        Self::LeaseEndsEarly,
+        Self::InspectShowsTheDead,
+        Self::InspectShowsIds,
+        Self::InspectRenews,
+        Self::DowngradeGivesTheHoldUp,
+        Self::DowngradeTakesANewToken,
+        Self::EvictTakesTheFirst,
+        Self::ReleaseLeavesARow,
+        Self::NamesFold,
+        Self::GrantsWhatItDoesNotPromise,
+    ];
+}
+
 #[derive(Debug)]
 struct Row {
     claim: Claim,

@@ -75,10 +75,7 @@ impl Shared {
 
     /// Opens everything now if nobody is in the way; else the first verb does.
     pub(super) fn open(&self) -> Result<(), Error> {
-        match self.try_run(|_| Ok(())) {
-            Ok(done) => done.map(drop),
-            Err(_busy) => Ok(()),
-        }
+        self.store().try_open(&self.presence)
     }
 
     /// Runs a job in a transaction.
@@ -223,7 +220,14 @@ impl Shared {
             return;
         };
         // If the gate is not free, others will find the pipe gone, and with it the claims.
-        let _others_will = self.try_run(|list| list.leave()).map(drop);
+        let is_busy = |lock: TryLockError<_>| matches!(lock, TryLockError::WouldBlock);
+        let may_have_claims = self
+            .store
+            .try_lock()
+            .map_or_else(is_busy, |store| store.has_claims());
+        if may_have_claims {
+            let _others_will = self.try_run(|list| list.leave()).map(drop);
+        }
         presence.remove();
     }
 
@@ -343,5 +347,85 @@ impl Backend for LocalBackend {
 
     fn place(&self) -> String {
         format!("local:{}", self.0.directory.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mode;
+    use crate::backends::local::{Config, boot};
+    use crate::claim::{ClaimId, Party};
+
+    fn claim() -> Claim {
+        Claim {
+            id: ClaimId::random().unwrap(),
+            name: Name::new("a").unwrap(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(30),
+            party: Arc::new(Party::here("test")),
+        }
+    }
+
+    fn backend(temp: &tempfile::TempDir) -> LocalBackend {
+        let config = Config::at(temp.path().join("locks")).unwrap();
+        let directory = Arc::new(Directory::open(&config.path).unwrap());
+        let boot = boot(&config, &directory).unwrap();
+        LocalBackend(Arc::new(
+            Shared::new(directory, boot, Clock::system()).unwrap(),
+        ))
+    }
+
+    /// What the child of a fork finds: everything as in the parent, but another process id.
+    fn forked(mut backend: LocalBackend) -> LocalBackend {
+        Arc::get_mut(&mut backend.0).unwrap().process ^= 1;
+        backend
+    }
+
+    // bug 89, bug 90
+    #[tokio::test]
+    async fn in_a_forked_child_every_verb_is_refused_and_nothing_is_taken_from_the_parent() {
+        let temp = tempfile::tempdir().unwrap();
+        let parent = backend(&temp);
+        let held = claim();
+        parent.enter(&held, Entry::Queue).await.unwrap();
+        let presence = parent.0.presence.get().unwrap();
+        let (id, pipe) = (presence.id, presence.descriptor().unwrap());
+        let child = forked(parent);
+        let refused = |error: Error| assert!(matches!(error, Error::Refused { .. }), "{error}");
+        refused(child.enter(&held, Entry::Queue).await.unwrap_err());
+        refused(child.renew(std::slice::from_ref(&held)).await.unwrap_err());
+        refused(child.downgrade(&held).await.unwrap_err());
+        refused(child.release(&held).await.unwrap_err());
+        refused(child.evict(&held.name, 1, "?").await.unwrap_err());
+        refused(child.inspect(&Query::All).await.unwrap_err());
+        drop(child);
+        // The parent, which has the pipe open and locked, holds as before.
+        let other = backend(&temp);
+        assert!(presence::is_alive(&other.0.directory, &id));
+        assert_eq!(
+            other.enter(&claim(), Entry::Try).await.unwrap(),
+            Standing::Gone
+        );
+        drop(pipe);
+        let standing = other.enter(&claim(), Entry::Try).await.unwrap();
+        assert!(matches!(standing, Standing::Holds { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_harms_nobody_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let backend = backend(&temp);
+        let held = claim();
+        backend.enter(&held, Entry::Queue).await.unwrap();
+        let shared = backend.0.clone();
+        let panics = tokio::spawn(async move {
+            shared
+                .write(|_| -> Result<(), Error> { panic!("on purpose") })
+                .await
+        });
+        assert!(panics.await.unwrap_err().is_panic());
+        assert_eq!(backend.release(&held).await.unwrap(), Released::Freed);
+        assert_eq!(backend.release(&held).await.unwrap(), Released::Gone);
     }
 }

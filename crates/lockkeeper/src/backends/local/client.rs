@@ -20,7 +20,7 @@ use crate::{Mode, Name, Token};
 
 /// Pages of the log after which it is written back. Without flushes that is cheap, and the next process
 /// that opens the directory alone has to read no more than this.
-const LOG_PAGES: u32 = 64;
+const LOG_PAGES: u32 = 24;
 
 /// How many broken claims are remembered.
 const BROKEN_KEPT: u32 = 1000;

@@ -198,3 +198,89 @@ impl Record {
         (record.print() == *bytes).then_some(record)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = Directory::open(&temp.path().join("locks")).unwrap();
+        (temp, directory)
+    }
+
+    // proves: F1, F2
+    #[test]
+    fn the_ceiling_is_on_the_disk_before_a_number_above_the_old_one_is_used() {
+        let (_temp, directory) = directory();
+        let gate = Gate::open(&directory).unwrap();
+        let locked = gate.lock().unwrap();
+        let mut record = Record {
+            boot: *b"0123456789abcdef",
+            next: 10,
+            ceiling: 10,
+            database: FileId::default(),
+            database_bytes: 0,
+        };
+        assert_eq!(locked.number(&directory, &mut record).unwrap(), 10);
+        assert_eq!(
+            ceiling::read(&directory).unwrap(),
+            None,
+            "10 is covered by 10"
+        );
+        for number in 11..20 {
+            assert_eq!(locked.number(&directory, &mut record).unwrap(), number);
+            assert_eq!(ceiling::read(&directory).unwrap(), Some(11 + BLOCK));
+            assert_eq!(locked.read(&directory).unwrap(), Found::Record(record));
+        }
+        record.next = Token::MAX_ORDER;
+        let error = locked.number(&directory, &mut record).unwrap_err();
+        assert!(error.to_string().contains("2^55"), "{error}");
+    }
+
+    // proves: F1
+    #[test]
+    fn every_flipped_bit_of_the_record_is_seen() {
+        let record = Record {
+            boot: *b"0123456789abcdef",
+            next: 77,
+            ceiling: 1 << 20,
+            database: FileId {
+                inode: 5,
+                born_ns: 6,
+            },
+            database_bytes: 6144,
+        };
+        let bytes = record.print();
+        assert_eq!(Record::parse(&bytes), Some(record));
+        for place in 0..LENGTH {
+            let mut flipped = bytes;
+            flipped[place] ^= 1;
+            assert_eq!(Record::parse(&flipped), None, "byte {place}");
+        }
+    }
+
+    // bug 89
+    #[test]
+    fn a_child_that_inherited_the_gate_does_not_keep_it_shut() {
+        let (_temp, directory) = directory();
+        let gate = Gate::open(&directory).unwrap();
+        let locked = gate.lock().unwrap();
+        // As by a fork: the child has the same open file, lock and all.
+        let inherited = gate.file.try_clone().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::from(inherited))
+            .spawn()
+            .unwrap();
+        let other = Gate::open(&directory).unwrap();
+        assert!(other.try_lock().unwrap().is_none());
+        drop(locked);
+        let free = other.try_lock().unwrap().is_some();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(free, "the child has kept the gate");
+    }
+}

@@ -198,3 +198,87 @@ fn hex(id: &KeeperId) -> String {
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Arc<Directory>) {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(&temp.path().join("locks")).unwrap());
+        (temp, directory)
+    }
+
+    // proves: L3
+    #[test]
+    fn it_lives_until_it_is_closed_whoever_asks_and_rings() {
+        let (_temp, directory) = directory();
+        let presence = Presence::show(&directory).unwrap();
+        let id = presence.id;
+        let claim = ClaimId::random().unwrap();
+        for _ in 0..3 {
+            assert!(is_alive(&directory, &id));
+            ring(&directory, &id, Ring::Look, claim);
+        }
+        assert_eq!(sweep(&directory, None).unwrap(), Population::Somebody);
+        assert_eq!(sweep(&directory, Some(id)).unwrap(), Population::Nobody);
+        // As by a kill: closed, but not taken away.
+        drop(presence);
+        assert!(!is_alive(&directory, &id));
+        ring(&directory, &id, Ring::Look, claim);
+        assert!(!is_alive(&directory, &id), "a ring does not raise the dead");
+        assert_eq!(sweep(&directory, None).unwrap(), Population::Nobody);
+        assert_eq!(
+            rustix::fs::statat(&directory.alive, hex(&id), AtFlags::empty()).err(),
+            Some(Errno::NOENT)
+        );
+    }
+
+    // bug 89
+    #[test]
+    fn a_child_that_inherited_the_pipe_does_not_keep_a_closed_keeper_alive() {
+        let (_temp, directory) = directory();
+        let presence = Presence::show(&directory).unwrap();
+        let inherited = presence.descriptor().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::from(inherited))
+            .spawn()
+            .unwrap();
+        let id = presence.id;
+        presence.remove();
+        drop(presence);
+        let alive = is_alive(&directory, &id);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!alive);
+    }
+
+    #[test]
+    fn a_full_pipe_takes_no_harm_and_no_time() {
+        let (_temp, directory) = directory();
+        let presence = Presence::show(&directory).unwrap();
+        let claim = ClaimId::random().unwrap();
+        for _ in 0..10_000 {
+            ring(&directory, &presence.id, Ring::Watch, claim);
+        }
+        let mut bytes = [0; RING_BYTES];
+        assert_eq!(
+            rustix::io::read(&presence.pipe, &mut bytes).unwrap(),
+            RING_BYTES
+        );
+        assert_eq!(parse_ring(&bytes), Some((Ring::Watch, claim)));
+        assert_eq!(parse_ring(b"scribble---------"), None);
+    }
+
+    #[test]
+    fn whoever_cannot_be_asked_lives() {
+        let (_temp, directory) = directory();
+        let id = [7; 16];
+        // A link may lead anywhere: it is not followed, and proves nothing.
+        rustix::fs::symlinkat("/nowhere", &directory.alive, hex(&id)).unwrap();
+        assert!(is_alive(&directory, &id));
+    }
+}

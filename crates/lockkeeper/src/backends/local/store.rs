@@ -49,6 +49,23 @@ impl Store {
         Ok(Self { gate, ledger })
     }
 
+    /// Opens the database if the gate is free.
+    pub(super) fn try_open(&mut self, presence: &OnceLock<Presence>) -> Result<(), Error> {
+        let locked = self.gate.try_lock();
+        match locked.map_err(|errno| self.ledger.gate_fault(errno))? {
+            // A gate that is not the right one is the first verb's affair, too.
+            Some(locked) if locked.is_current(&self.ledger.directory)? => {
+                self.ledger.ready(&locked, presence).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether claims of this keeper may be in the lists.
+    pub(super) fn has_claims(&self) -> bool {
+        !self.ledger.places.is_empty()
+    }
+
     /// Runs the job in a transaction if the gate is free; else gives the job back.
     pub(super) fn try_run<R, J>(
         &mut self,
