@@ -5,11 +5,15 @@ use std::io::Write as _;
 
 use lockkeeper::Keeper;
 use lockkeeper::guarantees::{Class, DeadAfter, Guarantees, Order, WakeBy};
+use unicode_width::UnicodeWidthStr;
 
 use crate::args::GuaranteesArgs;
 use crate::exit::{self, Failure};
 use crate::json::millis;
-use crate::span;
+use crate::{span, table};
+
+/// Where the values begin.
+const INDENT: usize = 16;
 
 pub(crate) fn guarantees(keeper: &Keeper, options: &GuaranteesArgs) -> Result<u8, Failure> {
     let promised = keeper.guarantees();
@@ -24,10 +28,13 @@ pub(crate) fn guarantees(keeper: &Keeper, options: &GuaranteesArgs) -> Result<u8
 
 fn for_people(promised: &Guarantees, place: &str) -> String {
     let mut text = String::new();
+    let width = table::terminal_width().map_or(usize::MAX, |width| width.saturating_sub(INDENT));
     let mut line = |title: &str, value: &str| {
-        if !value.is_empty() {
+        let mut title = title;
+        for part in wrapped(value, width) {
             // Writing to a string cannot fail.
-            let _infallible = writeln!(text, "{title:<16}{value}");
+            let _infallible = writeln!(text, "{title:<INDENT$}{part}");
+            title = "";
         }
     };
     line("engine", promised.backend);
@@ -52,6 +59,21 @@ fn for_people(promised: &Guarantees, place: &str) -> String {
         &format!("{} to {}", span::show(shortest), span::show(longest)),
     );
     text
+}
+
+/// The text in lines of at most this width, if its words allow; nothing for no text.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn as_json(promised: &Guarantees, place: &str) -> serde_json::Value {

@@ -1,7 +1,8 @@
 //! Signals as a stream, with the one fact that decides whether to pass them on: who sent them.
 
 use std::collections::VecDeque;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 
 use rustix::process::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -34,7 +35,10 @@ impl Signals {
             .iter()
             .filter(|signal| **signal == Signal::CHILD || ignored >> (signal.as_raw() - 1) & 1 == 0)
             .map(|signal| signal.as_raw());
-        let (read, write) = UnixStream::pair()?;
+        // Only the end that is read has to be known to the runtime.
+        let (read, write) = std::os::unix::net::UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        let read = UnixStream::from_std(read)?;
         Ok(Self {
             delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), numbers)?,
             arrived: VecDeque::new(),
@@ -68,7 +72,10 @@ impl Signals {
 /// The set of signals ignored since our start, as the kernel writes it: bit n-1 for signal n. Where
 /// there is no /proc, none.
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // One read: `read_to_string` would feel its way to the end in eight.
+    let mut status = [0; 4096];
+    let length = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    let status = String::from_utf8_lossy(&status[..length.unwrap_or(0)]);
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0)

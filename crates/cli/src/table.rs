@@ -115,7 +115,8 @@ pub(crate) fn cut(cell: &str, width: usize) -> String {
     short
 }
 
-fn terminal_width() -> Option<usize> {
+/// How wide standard output is, if it is a terminal.
+pub(crate) fn terminal_width() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {
         return None;

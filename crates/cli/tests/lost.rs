@@ -59,6 +59,26 @@ fn what_ignores_term_is_killed_with_all_its_children() {
     assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
 }
 
+/// The shell dies of TERM; what it started does not.
+// bug 71
+#[test]
+fn an_orphan_that_ignores_term_is_killed_too() {
+    let place = Place::new();
+    let script = "(trap '' TERM; echo > up; sleep 60; sleep 60) & echo $! > inner; wait";
+    let options = [
+        "run", "n", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c", script,
+    ];
+    let job = place.start(&options);
+    until("the command runs", || {
+        place.file("up").exists() && place.read("inner").ends_with('\n')
+    });
+    let orphan = place.read("inner").trim().parse().unwrap();
+    break_it(&place);
+    until("lockkeeper is done", || !is_alive(job.pid().as_raw_pid()));
+    assert!(!is_alive(orphan));
+    assert_eq!(job.finish().code, 76);
+}
+
 // bug 71
 #[test]
 fn a_stopped_lockkeeper_kills_the_command_when_it_wakes_too_late() {
@@ -152,8 +172,7 @@ fn shut(place: &Place) -> std::fs::File {
 #[test]
 fn a_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline() {
     let place = Place::new();
-    let script =
-        "trap 'date +%s%N > told' TERM; echo > up; while :; do date +%s%N > last; sleep 0.01; done";
+    let script = "trap 'date +%s%N >> told' TERM; echo > up; while :; do date +%s%N >> last; sleep 0.01; done";
     let options = [
         "run", "n", "--lease", "2s", "--grace", "600ms", "--", "sh", "-c", script,
     ];
@@ -168,8 +187,11 @@ fn a_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline() {
         !is_alive(pid) || place.read("told").ends_with('\n')
     });
     std::thread::sleep(Duration::from_millis(800));
+    // The last whole line: KILL may have come in the middle of one.
     let after = |name| {
-        let nanos = place.read(name).trim().parse().unwrap();
+        let text = place.read(name);
+        let (whole, _) = text.rsplit_once('\n').unwrap();
+        let nanos = whole.lines().last().unwrap().parse().unwrap();
         Duration::from_nanos(nanos).saturating_sub(start)
     };
     let (told, last) = (after("told"), after("last"));
@@ -193,14 +215,15 @@ fn a_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline() {
 #[test]
 fn a_lock_at_risk_ends_nothing_as_long_as_there_is_time() {
     let place = Place::new();
-    let script = "echo > up; sleep 3; exit 5";
+    let script = "echo > up; sleep 4; exit 5";
     let options = [
-        "run", "n", "--lease", "3s", "--grace", "300ms", "--", "sh", "-c", script,
+        "run", "n", "--lease", "4500ms", "--grace", "300ms", "--", "sh", "-c", script,
     ];
     let job = place.start(&options);
     until("the command runs", || place.file("up").exists());
+    // A renewal is due after a third of the lease, and is given up after another.
     let gate = shut(&place);
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(Duration::from_millis(3_500));
     drop(gate);
     let finished = job.finish();
     assert_eq!((finished.code, finished.stderr.as_str()), (5, ""));

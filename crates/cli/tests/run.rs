@@ -208,7 +208,7 @@ fn the_command_inherits_none_of_our_descriptors() {
 fn an_ignored_chld_does_not_swallow_the_exit_status() {
     let place = Place::new();
     let output = place
-        .shell("trap '' CHLD; exec $LK run n -- sh -c 'exit 37'")
+        .shell("exec perl -e '$SIG{CHLD} = q(IGNORE); exec @ARGV' $LK run n -- sh -c 'exit 37'")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(37), "{output:?}");

@@ -77,9 +77,8 @@ async fn under_lock(on: &str, options: &RunArgs, grace: Duration) -> Result<u8, 
 
 /// Lets go and tells the exit status of the whole.
 async fn finish(guard: Guard, ending: &Ending) -> u8 {
-    if let Some(sentence) = &ending.lost {
+    if ending.lost {
         let _lost_anyway = guard.release().await;
-        exit::say(sentence);
         return exit::LOST;
     }
     match guard.release().await {

@@ -24,8 +24,8 @@ pub(super) struct Ending {
     pub(super) signal: Option<Signal>,
     /// The last signal that the terminal sent to all of us.
     pub(super) interrupted: Option<Signal>,
-    /// What to tell people when the lock was lost, or was about to be.
-    pub(super) lost: Option<String>,
+    /// Whether the lock was lost while it ran, or was about to be. People have been told.
+    pub(super) lost: bool,
 }
 
 /// Watches one command and its lock.
@@ -41,17 +41,17 @@ pub(super) struct Supervisor<'a> {
 }
 
 /// Where the command is on its way from safe to dead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The lock is held, and will be for longer than the grace.
     Safe,
     /// The lease ends within the grace, or the lock is gone: the command got TERM. What is left of it
     /// at this moment gets KILL.
-    Ending { kill_at: Instant, lost: String },
+    Ending { kill_at: Instant },
     /// Everything of it got KILL.
-    Killed { lost: String },
+    Killed,
     /// The lock is gone, and the command goes on as `--on-lost warn` says.
-    Unprotected { lost: String },
+    Unprotected,
 }
 
 impl<'a> Supervisor<'a> {
@@ -90,10 +90,9 @@ impl<'a> Supervisor<'a> {
 
     fn is_over(&self) -> bool {
         match self.phase {
-            Phase::Safe | Phase::Unprotected { .. } => self.status.is_some(),
+            Phase::Safe | Phase::Unprotected | Phase::Killed => self.status.is_some(),
             // Its children may outlive it, but not the lock.
             Phase::Ending { .. } => self.status.is_some() && descendants::alive().is_empty(),
-            Phase::Killed { .. } => self.status.is_some(),
         }
     }
 
@@ -106,11 +105,11 @@ impl<'a> Supervisor<'a> {
             Phase::Safe if self.on_lost == OnLost::Term => {
                 Some(now + self.guard.remaining().saturating_sub(self.grace))
             }
-            Phase::Ending { kill_at, .. } if self.status.is_some() => {
+            Phase::Ending { kill_at } if self.status.is_some() => {
                 Some((*kill_at).min(now + LEFTOVERS))
             }
-            Phase::Ending { kill_at, .. } => Some(*kill_at),
-            Phase::Safe | Phase::Killed { .. } | Phase::Unprotected { .. } => None,
+            Phase::Ending { kill_at } => Some(*kill_at),
+            Phase::Safe | Phase::Killed | Phase::Unprotected => None,
         }
     }
 
@@ -129,14 +128,13 @@ impl<'a> Supervisor<'a> {
                 exit::say(&format!(
                     "the lock {name:?} could not be renewed and ends in {left}: ending the command"
                 ));
-                let lost = format!("the lock {name:?} could not be renewed in time");
-                self.end(remaining.saturating_sub(ahead), lost);
+                self.end(remaining.saturating_sub(ahead));
             }
             // Not yet, or renewed after all: nobody else can hold it, so KILL can wait. TERM stands.
-            Phase::Ending { kill_at, .. } if !is_lost && remaining > ahead => {
+            Phase::Ending { kill_at } if !is_lost && remaining > ahead => {
                 *kill_at = Instant::now() + (remaining - ahead);
             }
-            Phase::Ending { kill_at, .. } if *kill_at <= Instant::now() => self.kill(),
+            Phase::Ending { kill_at } if *kill_at <= Instant::now() => self.kill(),
             _ => {}
         }
     }
@@ -147,40 +145,38 @@ impl<'a> Supervisor<'a> {
         match (&mut self.phase, self.on_lost) {
             (_, OnLost::Warn) => {
                 exit::say(&format!("{lost}; the command goes on without it"));
-                self.phase = Phase::Unprotected { lost };
+                self.phase = Phase::Unprotected;
             }
             // The deadline is now, or has passed while we were stopped.
             (Phase::Ending { .. }, _) if *reason == LostReason::Expired => self.kill(),
             (Phase::Safe, _) if *reason == LostReason::Expired => {
-                self.end(Duration::ZERO, lost);
+                exit::say(&format!("{lost}; killing the command"));
+                self.end(Duration::ZERO);
                 self.kill();
             }
             (Phase::Safe, _) => {
                 exit::say(&format!("{lost}; ending the command"));
-                self.end(self.grace, lost);
+                self.end(self.grace);
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, within: Duration, lost: String) {
+    fn end(&mut self, within: Duration) {
         descendants::send(Signal::TERM);
         // A stopped process takes TERM only when it goes on.
         descendants::send(Signal::CONT);
         let kill_at = Instant::now() + within;
-        self.phase = Phase::Ending { kill_at, lost };
+        self.phase = Phase::Ending { kill_at };
     }
 
     fn kill(&mut self) {
-        if let Phase::Ending { lost, .. } = &self.phase {
-            let lost = lost.clone();
-            for pid in descendants::kill_all() {
-                exit::say(&format!(
-                    "process {pid} could not be killed and works on without the lock"
-                ));
-            }
-            self.phase = Phase::Killed { lost };
+        for pid in descendants::kill_all() {
+            exit::say(&format!(
+                "process {pid} could not be killed and works on without the lock"
+            ));
         }
+        self.phase = Phase::Killed;
     }
 
     fn take(&mut self, arrived: Arrived) -> io::Result<()> {
@@ -219,12 +215,6 @@ impl<'a> Supervisor<'a> {
     fn ending(self) -> Ending {
         let signal = self.status.and_then(WaitStatus::terminating_signal);
         let exit = self.status.and_then(WaitStatus::exit_status);
-        let lost = match self.phase {
-            Phase::Safe => None,
-            Phase::Ending { lost, .. } | Phase::Killed { lost } | Phase::Unprotected { lost } => {
-                Some(lost)
-            }
-        };
         Ending {
             code: match (exit, signal) {
                 (Some(code), _) => u8::try_from(code).unwrap_or(exit::INTERNAL),
@@ -232,7 +222,7 @@ impl<'a> Supervisor<'a> {
             },
             signal: signal.and_then(Signal::from_named_raw),
             interrupted: self.interrupted,
-            lost,
+            lost: self.phase != Phase::Safe,
         }
     }
 }
@@ -246,10 +236,8 @@ pub(super) fn stop() {
 /// Resolves when the lock is lost, once.
 async fn lost(guard: &Guard, phase: &Phase) -> LostReason {
     match phase {
-        Phase::Safe | Phase::Ending { .. } if !matches!(guard.state(), HoldState::Lost(_)) => {
-            guard.lost().await
-        }
         Phase::Safe => guard.lost().await,
+        Phase::Ending { .. } if !matches!(guard.state(), HoldState::Lost(_)) => guard.lost().await,
         _ => pending().await,
     }
 }
