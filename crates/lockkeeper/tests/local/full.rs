@@ -6,7 +6,7 @@ use lockkeeper::backend::{Entry, Standing};
 
 use crate::bench::{Actor, Stage, exclusive, order};
 
-// proves: fault 14
+// fault 14
 #[tokio::test]
 async fn a_full_disk_is_an_error_and_loses_nothing() {
     let stage = Stage::new();

@@ -108,7 +108,8 @@ fn whoever_stands_behind_a_waiter_that_left_watches_the_next_one() {
     holds_after(&last, kill, "killed holder after a waiter left");
 }
 
-// proves: L13; bug 83
+// proves: L13
+// bug 83
 #[test]
 fn permits_of_killed_processes_come_back() {
     let stage = Stage::new();
@@ -122,7 +123,8 @@ fn permits_of_killed_processes_come_back() {
     holds_after(&waiter, kill, "killed permit");
 }
 
-// proves: L1, L3, L9; bug 83
+// proves: L1, L3, L9
+// bug 83
 #[tokio::test]
 async fn nothing_is_left_of_many_processes_killed_at_any_moment() {
     let stage = Stage::new();
