@@ -49,6 +49,7 @@ pub(crate) fn measure(place: &Place) -> Result<Vec<Figure>> {
             "rounds": ROUNDS,
             "true_ms": median(bare), "flock_ms": median(flock), "ours_ms": median(ours),
             "ratio_of_medians": median(ours) / median(flock),
+            "ratio_of_p10": percentile(ours, 10.0) / percentile(flock, 10.0),
             "flock_p99_ms": percentile(flock, 99.0), "ours_p99_ms": percentile(ours, 99.0),
         }),
     }])
