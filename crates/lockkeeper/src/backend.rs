@@ -29,7 +29,7 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error>;
 
     /// Turns an exclusive claim into a shared one, in its place and under its token; wakes whom the
-    /// rule promotes.
+    /// rule promotes. Permits cannot be downgraded: [`Error::Invalid`].
     async fn downgrade(&self, claim: &Claim) -> Result<Standing, Error>;
 
     /// Takes the claim out, whatever its state; wakes whom the rule promotes.

@@ -52,7 +52,9 @@ impl Party {
 
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {} on {})", self.label, self.pid, self.host)
+        // Whoever named itself or its machine must not write to somebody else's terminal.
+        let (label, host) = (self.label.escape_debug(), self.host.escape_debug());
+        write!(f, "{label} (pid {} on {host})", self.pid)
     }
 }
 

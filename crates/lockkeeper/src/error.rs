@@ -13,7 +13,7 @@ use crate::claim::Party;
 #[non_exhaustive]
 pub enum Error {
     /// Somebody else holds the name. Try later, wait longer, or ask the holder shown.
-    #[error("{name:?} was not obtained within {waited:?} on {backend}: {}", holder_text(holder.as_ref()))]
+    #[error("{name:?} was not obtained within {:.1?} on {backend}: {}", .waited, holder_text(holder.as_ref()))]
     Timeout {
         /// The name asked for.
         name: Name,

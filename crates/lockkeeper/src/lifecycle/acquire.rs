@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::core::Core;
+use super::core::{Core, call_limit};
 use super::deadline::Moment;
 use super::detached::started;
 use super::local_line::{Ask, Given, Joined, LineKey, Reply};
@@ -35,6 +35,9 @@ pub(crate) async fn acquire(
     patience: Patience,
 ) -> Result<Option<Grant>, Error> {
     check(core, &ask)?;
+    // An engine that answers at once never waits: without this, a loop over it would keep its thread
+    // to itself, and the watchdog from it.
+    tokio::task::coop::consume_budget().await;
     let started_at = core.clock.now();
     let (entry, until) = match patience {
         Patience::None => (Entry::Try, Moment::NEVER),
@@ -252,9 +255,10 @@ impl<'a> Driver<'a> {
         let mut unreachable_since = None;
         loop {
             let sent = core.clock.now();
-            let during = format!("asking for {:?}", self.claim.name);
             let call = core.backend.enter(&self.claim, entry);
-            let answer = core.bounded(self.claim.lease, &during, call).await;
+            let answer = core
+                .bounded(self.claim.lease, "asking for a lock", call)
+                .await;
             let now = core.clock.now();
             match answer {
                 Ok(Standing::Holds { .. }) => {
@@ -268,9 +272,13 @@ impl<'a> Driver<'a> {
                 }
                 Ok(Standing::Gone) if entry == Entry::Try => return Obtained::Busy,
                 Ok(Standing::Gone) => {}
-                Err(error) if error.is_unknown() && entry == Entry::Queue => {
+                Err(error) if error.is_unknown() => {
                     let since = *unreachable_since.get_or_insert(sent);
-                    if now - since >= self.claim.lease {
+                    let patience = match entry {
+                        Entry::Try => call_limit(self.claim.lease),
+                        Entry::Queue => self.claim.lease,
+                    };
+                    if now - since >= patience {
                         return Obtained::Failed(error);
                     }
                 }

@@ -21,6 +21,11 @@ use crate::error::Error;
 /// No call to an engine takes longer than this; what is slower counts as not answered.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
 
+/// How long a call about a claim with this lease may take.
+pub(crate) fn call_limit(lease: Duration) -> Duration {
+    (lease / 3).clamp(Duration::from_millis(50), LONGEST_CALL)
+}
+
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) backend: Arc<dyn Backend>,
@@ -96,7 +101,7 @@ impl Core {
         during: &str,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let limit = (lease / 3).clamp(Duration::from_millis(50), LONGEST_CALL);
+        let limit = call_limit(lease);
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
             let during = format!("{during} (no answer within {limit:?})");
             Err(Error::Unreachable {

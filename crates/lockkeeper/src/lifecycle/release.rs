@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use super::acquire;
-use super::core::Core;
+use super::core::{Core, call_limit};
 use super::deadline::Moment;
 use super::detached::detached;
 use super::local_line::Ending;
@@ -112,10 +112,7 @@ impl Drop for Grant {
 async fn free(core: Arc<Core>, hold: Arc<Tracked>, others_wait: bool) -> Result<Released, Error> {
     core.watchdog.forget(&hold);
     let key = hold.key();
-    let claim = hold.claim();
-    let told = core
-        .bounded(claim.lease, "releasing", core.backend.release(&claim))
-        .await;
+    let told = ask_to_release(&core, &hold).await;
     if told.is_err() {
         core.releases.push(hold);
     }
@@ -123,6 +120,27 @@ async fn free(core: Arc<Core>, hold: Arc<Tracked>, others_wait: bool) -> Result<
         core.runtime.spawn(acquire::drive(core.clone(), key));
     }
     told
+}
+
+/// Asks again while the outcome is unknown, for as long as one call may take.
+async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> {
+    let claim = hold.claim();
+    let until = core.clock.now() + call_limit(claim.lease);
+    let mut asked_before = false;
+    loop {
+        let call = core.backend.release(&claim);
+        match core.bounded(claim.lease, "releasing", call).await {
+            Err(error) if error.is_unknown() && core.clock.now() < until => {
+                core.clock
+                    .sleep_until(core.clock.now() + retry_pause(claim.lease))
+                    .await;
+            }
+            // The question before this one was answered after all, only the answer was lost.
+            Ok(Released::Gone) if asked_before => return Ok(Released::Freed),
+            told => return told,
+        }
+        asked_before = true;
+    }
 }
 
 /// Releases that nobody waits for.

@@ -32,11 +32,29 @@ pub(crate) struct Watchdog {
     serials: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Agenda {
+    /// When the loop will look at the agenda by itself.
+    looks_at: Moment,
+    /// The earliest of what was put on the agenda since the loop last looked, whether or not it is
+    /// still there. Claims that come and go quickly then cost one needless look per lease, instead of
+    /// a wake-up of the loop each.
+    news: Moment,
     order: BTreeSet<(Moment, u64)>,
     claims: HashMap<u64, (Arc<Tracked>, Moment)>,
     by_id: HashMap<ClaimId, u64>,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self {
+            looks_at: Moment::NEVER,
+            news: Moment::NEVER,
+            order: BTreeSet::new(),
+            claims: HashMap::new(),
+            by_id: HashMap::new(),
+        }
+    }
 }
 
 impl Watchdog {
@@ -50,7 +68,6 @@ impl Watchdog {
     pub(crate) fn schedule(&self, tracked: &Arc<Tracked>) {
         let mut agenda = locked(&self.agenda);
         let due = tracked.due();
-        let first = agenda.first();
         if let Some((_, old)) = agenda.claims.get(&tracked.serial) {
             let old = (*old, tracked.serial);
             agenda.order.remove(&old);
@@ -59,7 +76,8 @@ impl Watchdog {
         }
         agenda.order.insert((due, tracked.serial));
         agenda.claims.insert(tracked.serial, (tracked.clone(), due));
-        if due < first {
+        agenda.news = agenda.news.min(due);
+        if due < agenda.looks_at {
             self.nudge.notify_one();
         }
     }
@@ -140,16 +158,17 @@ impl Watchdog {
         (renew, expired)
     }
 
-    fn first(&self) -> Moment {
-        locked(&self.agenda).first()
+    /// When the loop has to look next.
+    fn plan(&self) -> Moment {
+        let mut agenda = locked(&self.agenda);
+        let first = agenda.order.first().map_or(Moment::NEVER, |(due, _)| *due);
+        let news = std::mem::replace(&mut agenda.news, Moment::NEVER);
+        agenda.looks_at = first.min(news);
+        agenda.looks_at
     }
 }
 
 impl Agenda {
-    fn first(&self) -> Moment {
-        self.order.first().map_or(Moment::NEVER, |(due, _)| *due)
-    }
-
     fn strike(&mut self, tracked: &Tracked) {
         if let Some((_, due)) = self.claims.remove(&tracked.serial) {
             self.order.remove(&(due, tracked.serial));
@@ -167,7 +186,7 @@ impl Agenda {
 pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock, mut wakes: Wakes) {
     let mut timer = clock.timer().ok();
     loop {
-        let next = watchdog.first();
+        let next = watchdog.plan();
         let ring = async {
             let rung = match &mut timer {
                 Some(timer) => timer.ring_at(next).await.is_ok(),

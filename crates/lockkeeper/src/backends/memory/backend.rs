@@ -14,6 +14,9 @@ use crate::guarantees::Guarantees;
 use crate::lifecycle::deadline::Moment;
 use crate::{Mode, Name, Token, rule};
 
+/// How many broken claims are remembered.
+const BROKEN_KEPT: usize = 1000;
+
 #[derive(Debug)]
 pub(super) struct MemoryBackend {
     memory: Memory,
@@ -80,7 +83,15 @@ impl Backend for MemoryBackend {
         let list = lists.names.entry(claim.name.clone()).or_default();
         let held_before = rule::holders(list.iter().map(Listed::mode));
         if let Some(listed) = list.iter_mut().find(|listed| listed.claim.id == claim.id) {
-            listed.claim.mode = Mode::Shared;
+            match listed.claim.mode {
+                Mode::Exclusive | Mode::Shared => listed.claim.mode = Mode::Shared,
+                // It would stand in the way of the permits beside it.
+                mode => {
+                    return Err(Error::invalid(format!(
+                        "a claim of mode {mode} cannot be downgraded"
+                    )));
+                }
+            }
             let hold_now = rule::holders(list.iter().map(Listed::mode));
             for promoted in &list[held_before..hold_now] {
                 promoted.bell.ring(Wake::Look(promoted.claim.id));
@@ -115,8 +126,14 @@ impl Backend for MemoryBackend {
         let now = self.memory.clock.now();
         let mut lists = self.memory.lists();
         lists.purge(name, now);
-        lists.broken.push(format!("{name} order {order}: {why}"));
-        Ok(lists.take_out(name, |listed| listed.order == order))
+        let told = lists.take_out(name, |listed| listed.order == order);
+        if told == Released::Freed {
+            lists
+                .broken
+                .push_front(format!("{name} order {order}: {why}"));
+            lists.broken.truncate(BROKEN_KEPT);
+        }
+        Ok(told)
     }
 
     fn wakes(&self) -> Wakes {

@@ -5,7 +5,7 @@
 
 mod backend;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::backend::{Backend, Bell};
@@ -26,7 +26,8 @@ pub struct Memory {
 struct Lists {
     last_order: u64,
     names: HashMap<Name, Vec<Listed>>,
-    broken: Vec<String>,
+    /// What operators broke, the newest first.
+    broken: VecDeque<String>,
 }
 
 /// A claim in a list.
