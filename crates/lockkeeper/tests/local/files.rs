@@ -9,7 +9,7 @@ use lockkeeper::Error;
 use lockkeeper::backend::{Entry, Query, Standing};
 use lockkeeper::guarantees::Class;
 
-use crate::bench::{Actor, Stage, exclusive, order};
+use crate::stage::{Actor, Stage, exclusive, order};
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

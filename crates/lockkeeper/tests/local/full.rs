@@ -4,7 +4,7 @@ use std::process::Command;
 
 use lockkeeper::backend::{Entry, Standing};
 
-use crate::bench::{Actor, Stage, exclusive, order};
+use crate::stage::{Actor, Stage, exclusive, order};
 
 // fault 14
 #[tokio::test]

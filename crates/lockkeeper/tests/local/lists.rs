@@ -12,7 +12,7 @@ use lockkeeper::claim::{Claim, ClaimId};
 use lockkeeper::{Error, Mode};
 use proptest::prelude::*;
 
-use crate::bench::{LEASE, Stage, assert_waits, claim, exclusive, name, order};
+use crate::stage::{LEASE, Stage, assert_waits, claim, exclusive, name, order};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -327,4 +327,27 @@ async fn a_batch_is_answered_in_its_order() {
             standing => assert_eq!((at, standing), (700, Standing::Gone)),
         }
     }
+}
+
+/// What died under a name that nobody asks for again does not stay for ever.
+// proves: L3
+#[tokio::test]
+async fn the_dead_of_forgotten_names_are_swept_as_others_pass_by() {
+    let stage = Stage::new();
+    let clock = Clock::manual();
+    let backend = connect(&Config::at(&stage.path).unwrap(), clock.clone()).unwrap();
+    let forgotten = exclusive("forgotten");
+    order(backend.enter(&forgotten, Entry::Try).await.unwrap());
+    clock.advance(LEASE * 2);
+    for _ in 0..300 {
+        let passing = exclusive("busy");
+        order(backend.enter(&passing, Entry::Try).await.unwrap());
+        backend.release(&passing).await.unwrap();
+    }
+    drop(backend);
+    let database = rusqlite::Connection::open(&stage.databases()[0]).unwrap();
+    let left = database.query_row("SELECT count(*) FROM claims", [], |row| {
+        row.get::<_, i64>(0)
+    });
+    assert_eq!(left.unwrap(), 0);
 }

@@ -3,10 +3,10 @@
 //! Other processes are this same program, started again with a role: see [`bench`] for the stage and
 //! [`roles`] for what they play.
 
-mod bench;
 mod files;
 mod full;
 mod lists;
 mod processes;
 mod roles;
+mod stage;
 mod tokens;

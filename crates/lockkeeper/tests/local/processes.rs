@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockkeeper::Mode;
 use lockkeeper::backend::{Entry, Query, Released, Standing};
 
-use crate::bench::{Actor, SOON, Stage, assert_waits, claim, exclusive, name, order};
+use crate::stage::{Actor, SOON, Stage, assert_waits, claim, exclusive, name, order};
 
 /// What the waiter says next must be that it holds, and soon after the kill.
 fn holds_after(waiter: &Actor, kill: Instant, what: &str) {

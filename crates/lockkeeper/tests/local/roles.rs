@@ -9,7 +9,7 @@ use lockkeeper::Mode;
 use lockkeeper::backend::{Backend, Entry, Released, Standing};
 use lockkeeper::backends::local::{Config, connect};
 
-use crate::bench::{acquire, acquire_after, claim, exclusive};
+use crate::stage::{acquire, acquire_after, claim, exclusive};
 
 fn say(what: &str) {
     // One write, so that lines of several tasks do not mix.

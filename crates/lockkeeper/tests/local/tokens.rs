@@ -9,7 +9,7 @@ use lockkeeper::Error;
 use lockkeeper::backend::{Backend, Entry, Standing};
 use lockkeeper::backends::local::{Config, connect};
 
-use crate::bench::{Stage, exclusive, order};
+use crate::stage::{Stage, exclusive, order};
 
 async fn next_order(backend: &Arc<dyn Backend>) -> u64 {
     let claim = exclusive("a");

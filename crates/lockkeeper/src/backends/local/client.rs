@@ -231,6 +231,12 @@ impl Database {
             .map(drop)
     }
 
+    /// Deletes what has expired, whatever its name.
+    pub(super) fn delete_expired(&self, now: Moment) -> Result<(), Error> {
+        let sql = "DELETE FROM claims WHERE ends_ns <= ?1";
+        self.run(sql, [nanos(now)]).map(drop)
+    }
+
     /// Deletes all claims of a keeper from the list of a name.
     pub(super) fn delete_keeper(&self, name: &Name, keeper: &KeeperId) -> Result<(), Error> {
         let sql = "DELETE FROM claims WHERE name = ?1 AND keeper = ?2";

@@ -24,6 +24,10 @@ use crate::{Mode, Name};
 /// A waiter that nobody tells anything looks again after this at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// After so many claims the lists of all names are freed of what has expired: a name that nobody asks
+/// for again would keep its dead for ever.
+const SWEEP: u64 = 256;
+
 /// How many keepers one waiter watches at most.
 const WATCHED: usize = 64;
 
@@ -95,6 +99,10 @@ impl Transaction<'_> {
             return Ok(Standing::Gone);
         }
         let order = self.gate.number(self.directory, self.record)?;
+        if order.is_multiple_of(SWEEP) {
+            // Those who wait behind an expired claim ask again when its lease ends, by themselves.
+            self.database.delete_expired(self.now)?;
+        }
         self.database.insert(&NewRow {
             claim,
             order,
