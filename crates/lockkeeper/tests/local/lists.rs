@@ -344,7 +344,6 @@ async fn the_dead_of_forgotten_names_are_swept_as_others_pass_by() {
         order(backend.enter(&passing, Entry::Try).await.unwrap());
         backend.release(&passing).await.unwrap();
     }
-    drop(backend);
     let database = rusqlite::Connection::open(&stage.databases()[0]).unwrap();
     let left = database.query_row("SELECT count(*) FROM claims", [], |row| {
         row.get::<_, i64>(0)
