@@ -1,6 +1,7 @@
 //! The claims of this boot in SQLite: the connection, the statements, and rows that are checked before
 //! they are believed.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,13 @@ use crate::{Mode, Name, Token};
 /// that opens the directory alone has to read no more than this.
 const LOG_PAGES: u32 = 24;
 
+/// The same for a process that makes many changes, to which writing back would be a twentieth of its
+/// work; whoever opens the directory alone after it reads this much, once.
+const LONG_LOG_PAGES: u32 = 512;
+
+/// From so many changes on they are many.
+const MANY: u32 = 100;
+
 /// How many broken claims are remembered.
 const BROKEN_KEPT: u32 = 1000;
 
@@ -33,6 +41,7 @@ const LONGEST_TEXT: usize = 256;
 pub(super) struct Database {
     connection: Connection,
     directory: Arc<Directory>,
+    commits: Cell<u32>,
     /// Which file it is.
     pub(super) id: FileId,
 }
@@ -115,6 +124,7 @@ impl Database {
         Ok(Self {
             connection,
             directory: directory.clone(),
+            commits: Cell::new(0),
             id,
         })
     }
@@ -140,7 +150,14 @@ impl Database {
     }
 
     pub(super) fn commit(&self) -> Result<(), Error> {
-        self.run("COMMIT", []).map(drop)
+        self.run("COMMIT", [])?;
+        let commits = self.commits.get().saturating_add(1);
+        self.commits.set(commits);
+        if commits == MANY {
+            let longer = format!("PRAGMA wal_autocheckpoint = {LONG_LOG_PAGES}");
+            let _shorter_is_right_too = self.connection.execute_batch(&longer);
+        }
+        Ok(())
     }
 
     pub(super) fn roll_back(&self) {
@@ -229,6 +246,19 @@ impl Database {
         let sql = "DELETE FROM claims WHERE name = ?1 AND order_no = ?2";
         self.run(sql, params![name.as_str(), number(order)])
             .map(drop)
+    }
+
+    /// Deletes the claim if it is the one at this place and has not expired; whether it was.
+    pub(super) fn delete_own(&self, claim: &Claim, order: u64, now: Moment) -> Result<bool, Error> {
+        let sql =
+            "DELETE FROM claims WHERE name = ?1 AND order_no = ?2 AND id = ?3 AND ends_ns > ?4";
+        let place = params![
+            claim.name.as_str(),
+            number(order),
+            claim.id.as_bytes(),
+            nanos(now)
+        ];
+        Ok(self.run(sql, place)? == 1)
     }
 
     /// Deletes what has expired, whatever its name.

@@ -32,7 +32,16 @@ const SWEEP: u64 = 256;
 const WATCHED: usize = 64;
 
 /// Where this keeper's own claims are, to find them without searching. A hint: the list decides.
-pub(super) type Places = HashMap<ClaimId, (Name, u64)>;
+pub(super) type Places = HashMap<ClaimId, Place>;
+
+/// Where a claim stands: in the list of a name, under a number.
+#[derive(Debug)]
+pub(super) struct Place {
+    name: Name,
+    order: u64,
+    /// It held from the start.
+    held: bool,
+}
 
 /// One transaction under the gate.
 pub(super) struct Transaction<'a> {
@@ -110,7 +119,12 @@ impl Transaction<'_> {
             granted: holds.then_some(self.now),
             now: self.now,
         })?;
-        self.places.insert(claim.id, (name.clone(), order));
+        let place = Place {
+            name: name.clone(),
+            order,
+            held: holds,
+        };
+        self.places.insert(claim.id, place);
         if holds {
             self.announce(name, &head, claim.id)?;
             return Ok(Standing::Holds {
@@ -150,6 +164,16 @@ impl Transaction<'_> {
     }
 
     pub(super) fn release(&mut self, claim: &Claim) -> Result<Released, Error> {
+        // The usual case: a claim that held from the start is taken out without being looked at first.
+        if let Some(place) = self.places.get(&claim.id)
+            && place.held
+            && place.name == claim.name
+            && self.database.delete_own(claim, place.order, self.now)?
+        {
+            self.news.changed = true;
+            self.gone(claim)?;
+            return Ok(Released::Freed);
+        }
         let found = self.find(claim)?;
         if let Some(row) = &found {
             self.remove(&claim.name, row)?;
@@ -174,7 +198,7 @@ impl Transaction<'_> {
 
     /// Takes out all claims of this keeper, which is going away.
     pub(super) fn leave(&mut self) -> Result<(), Error> {
-        for (id, (name, order)) in std::mem::take(self.places) {
+        for (id, Place { name, order, .. }) in std::mem::take(self.places) {
             let found = self.database.at(&name, order)?;
             if let Some(row) = found.filter(|row| row.id == id) {
                 self.remove(&name, &row)?;
@@ -188,7 +212,7 @@ impl Transaction<'_> {
     /// Where a claim of this keeper stands, without a word to its owner: its lease goes on as it was.
     pub(super) fn look(&mut self, name: &Name, id: ClaimId) -> Result<Standing, Error> {
         let found = match self.places.get(&id) {
-            Some((_, order)) => self.database.at(name, *order)?,
+            Some(place) => self.database.at(name, place.order)?,
             None => None,
         };
         let Some(row) = found.filter(|row| row.id == id && row.ends > self.now) else {
@@ -240,7 +264,9 @@ impl Transaction<'_> {
     /// The claim's place in the list; an expired one is taken out.
     fn find(&mut self, claim: &Claim) -> Result<Option<Row>, Error> {
         let known = match self.places.get(&claim.id) {
-            Some((name, order)) if *name == claim.name => self.database.at(name, *order)?,
+            Some(place) if place.name == claim.name => {
+                self.database.at(&place.name, place.order)?
+            }
             _ => None,
         };
         let found = match known.filter(|row| row.id == claim.id) {
