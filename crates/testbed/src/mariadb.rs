@@ -3,14 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::error::Result;
-use crate::home::Home;
 use crate::launch::Launch;
-use crate::ports::{self, Port};
+use crate::ports::Port;
 use crate::program::{self, User};
 use crate::server::Server;
 use crate::setup::Setup;
@@ -44,20 +41,9 @@ impl MariaDb {
         let user = User::instead_of_root("mysql", PACKAGE)?;
         let program = program::find("mariadbd", PACKAGE)?;
         let template = Template::get(&program, user.as_ref(), |data| initialise(data, &user))?;
-        ports::retrying(|| {
-            let home = Arc::new(Home::new("mariadb")?);
-            let directory = home.node("mariadb", user.as_ref())?;
-            template.copy_to(&directory.join("data"))?;
-            let clock = setup
-                .movable_clock
-                .then(|| Clock::in_directory(&directory))
-                .transpose()?;
-            let launch = recipe(&program, directory, Port::reserve()?, setup);
-            let launch = launch.user(user.clone()).clock(clock);
-            Ok(MariaDb {
-                server: Server::start(launch, &home)?,
-            })
-        })
+        let recipe = |directory, port| recipe(&program, directory, port, setup);
+        let server = template.start("mariadb", user.as_ref(), setup, recipe)?;
+        Ok(MariaDb { server })
     }
 
     /// The process, and what can be done to it.

@@ -4,12 +4,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 
+use crate::clock::Clock;
 use crate::error::{Doing, Result};
-use crate::home;
+use crate::home::{self, Home};
+use crate::launch::Launch;
+use crate::ports::{self, Port};
 use crate::program::{self, User};
+use crate::server::Server;
+use crate::setup::Setup;
 
 /// An initialised data directory to copy from.
 #[derive(Debug)]
@@ -47,8 +53,29 @@ impl Template {
         Ok(Template { data })
     }
 
+    /// Starts a server of this name on a copy of its own, as `recipe(directory, port)` says.
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        user: Option<&User>,
+        setup: &Setup,
+        recipe: impl Fn(PathBuf, Port) -> Launch,
+    ) -> Result<Server> {
+        ports::retrying(|| {
+            let home = Arc::new(Home::new(name)?);
+            let directory = home.node(name, user)?;
+            self.copy_to(&directory.join("data"))?;
+            let clock = setup
+                .movable_clock
+                .then(|| Clock::in_directory(&directory))
+                .transpose()?;
+            let launch = recipe(directory, Port::reserve()?);
+            Server::start(launch.user(user.cloned()).clock(clock), &home)
+        })
+    }
+
     /// Copies the data, with owners and modes, to `target`, which must not exist.
-    pub(crate) fn copy_to(&self, target: &Path) -> Result<()> {
+    fn copy_to(&self, target: &Path) -> Result<()> {
         let mut copy = Command::new(program::find("cp", "coreutils")?);
         copy.args(["--archive", "--reflink=auto"])
             .arg(&self.data)
