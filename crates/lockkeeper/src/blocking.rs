@@ -1,6 +1,6 @@
 //! The same face for programs without async. Each keeper runs its renewals on a thread of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +10,11 @@ use tokio::sync::oneshot;
 use crate::backend::{LockView, Query};
 use crate::error::Error;
 use crate::keeper::{Builder, Closing};
+use crate::lifecycle::core::Core;
 use crate::{HoldState, Name, Sequencer, Token};
+
+/// How long the end of the last handle waits for queued releases.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A program's handle on one engine, for programs without async.
 ///
@@ -31,6 +35,8 @@ pub struct Keeper {
 #[derive(Debug)]
 struct Runner {
     handle: Handle,
+    /// What may still have releases to send when the last handle is dropped.
+    core: Arc<OnceLock<Weak<Core>>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,14 +54,24 @@ impl Runner {
             .map_err(unreachable)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
+        let core = Arc::<OnceLock<Weak<Core>>>::default();
+        let last = core.clone();
         let thread = std::thread::Builder::new()
             .name("lockkeeper".into())
             .spawn(move || {
-                let _stop_or_drop = runtime.block_on(stopped);
+                runtime.block_on(async move {
+                    let _stop_or_drop = stopped.await;
+                    // Queued releases keep their keeper alive.
+                    if let Some(core) = last.get().and_then(Weak::upgrade) {
+                        let until = core.clock.now() + LAST_WORDS;
+                        core.releases.drain(&core, until).await;
+                    }
+                });
             })
             .map_err(unreachable)?;
         Ok(Self {
             handle,
+            core,
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -92,6 +108,7 @@ impl Keeper {
     pub fn connect_with(builder: Builder, url: &str) -> Result<Self, Error> {
         let runner = Arc::new(Runner::start()?);
         let keeper = runner.handle.block_on(builder.connect(url))?;
+        runner.core.get_or_init(|| Arc::downgrade(keeper.core()));
         Ok(Self { keeper, runner })
     }
 

@@ -109,8 +109,11 @@ impl Guard {
             if let HoldState::Lost(reason) = self.state() {
                 return reason;
             }
-            if phase.changed().await.is_err() {
-                return LostReason::Closed;
+            // The watchdog tells; the deadline counts even without it.
+            let deadline = self.grant.hold().deadline();
+            tokio::select! {
+                _ = phase.changed() => {}
+                () = self.grant.core().clock.sleep_until(deadline) => {}
             }
         }
     }
@@ -173,14 +176,17 @@ impl Guard {
         let answer = detached(&core.runtime, call).await?;
         let lost = hold.answered(&answer, sent, core.clock.now());
         match answer? {
-            Standing::Holds { .. } if !lost => {
+            Standing::Holds { .. } if !lost && !hold.is_lost() => {
                 core.watchdog.schedule(&hold);
                 Ok(Guard {
                     mode: Mode::Shared,
                     ..self
                 })
             }
-            _ => Err(self.lost_error(LostReason::Gone)),
+            _ => match hold.phase() {
+                Phase::Lost(reason) => Err(self.lost_error(reason)),
+                _ => Err(self.lost_error(LostReason::Gone)),
+            },
         }
     }
 
@@ -198,10 +204,13 @@ impl Guard {
             return Err(Error::invalid("only a shared hold can be upgraded"));
         }
         let core = self.grant.core().clone();
-        let (name, lease) = (self.name.clone(), self.grant.hold().lease());
+        let hold = self.grant.hold().clone();
+        let (name, owner) = (self.name.clone(), core.lines.owner_of(&hold));
         self.release().await?;
-        let lock = Lock::new(core, name.as_str(), Ok(Mode::Exclusive));
-        lock.lease(lease).acquire_within(patience).await
+        let lock = Lock::new(core, name.as_str(), Ok(Mode::Exclusive)).lease(hold.lease());
+        lock.in_place_of(hold.is_kept(), owner)
+            .acquire_within(patience)
+            .await
     }
 
     fn lost_error(&self, reason: LostReason) -> Error {

@@ -319,6 +319,12 @@ impl Builder {
                 why,
             });
         }
+        if !(promise.shortest_lease..=promise.longest_lease).contains(&self.lease) {
+            return Err(Error::invalid(format!(
+                "a default lease of {:?} is not possible on {}: choose {:?} to {:?}",
+                self.lease, promise.backend, promise.shortest_lease, promise.longest_lease
+            )));
+        }
         let runtime = Handle::try_current().map_err(|_| {
             Error::invalid("a keeper needs a tokio runtime around it; or use lockkeeper::blocking")
         })?;

@@ -464,3 +464,101 @@ async fn an_inner_entry_never_shortens_the_lease_and_may_lengthen_it() {
         inner.remaining()
     );
 }
+
+/// A caller that is driven by something else than tokio, or by a runtime that ends before the answer
+/// comes, does not leave a line behind that others wait in for ever.
+#[test]
+fn callers_from_other_runtimes_leave_the_line_in_order() {
+    let memory = Memory::default();
+    let home = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let keeper = home.block_on(async { keeper_on(&memory) });
+    let held = home.block_on(keeper.lock("n").acquire()).unwrap();
+    let visiting = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let visitor = keeper.clone();
+    let waiting = visiting.spawn(async move { visitor.lock("n").acquire().await.map(drop) });
+    visiting.block_on(async { tokio::time::sleep(millis(30)).await });
+    drop(visiting);
+    drop(waiting);
+    drop(held);
+    let next = home
+        .block_on(keeper.lock("n").acquire_within(Duration::from_secs(5)))
+        .unwrap();
+    home.block_on(next.release()).unwrap();
+    // No runtime at all around the first poll.
+    let plain = std::thread::spawn({
+        let keeper = keeper.clone();
+        move || {
+            let mut acquire = Box::pin(keeper.lock("plain").acquire());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let _first = std::future::Future::poll(acquire.as_mut(), &mut context);
+        }
+    });
+    plain.join().unwrap();
+    let next = home
+        .block_on(keeper.lock("plain").acquire_within(Duration::from_secs(5)))
+        .unwrap();
+    home.block_on(next.release()).unwrap();
+}
+
+/// Whoever drops its guard and then its keeper has released all the same.
+#[tokio::test]
+async fn a_release_outlives_the_keeper_that_queued_it() {
+    let memory = Memory::default();
+    let keeper = Keeper::builder().on(memory.backend()).unwrap();
+    let guard = keeper.lock("n").acquire().await.unwrap();
+    drop(keeper);
+    drop(guard);
+    for _ in 0..100 {
+        tokio::time::sleep(millis(5)).await;
+        if memory.claims() == 0 {
+            return;
+        }
+    }
+    panic!("still {} claims", memory.claims());
+}
+
+#[tokio::test]
+async fn an_owner_finds_its_downgraded_hold_again() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let owner = keeper.owner();
+    let lock = keeper.rw_lock("n");
+    let reader = lock
+        .write()
+        .owner(&owner)
+        .acquire()
+        .await
+        .unwrap()
+        .downgrade()
+        .await
+        .unwrap();
+    let again = lock.read().owner(&owner).acquire().await.unwrap();
+    assert_eq!(again.token(), reader.token());
+    let error = lock.write().owner(&owner).acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
+}
+
+/// Thousands who gave up in the middle of a line are not kept.
+#[tokio::test]
+async fn a_long_line_forgets_those_who_gave_up() {
+    let memory = Memory::default();
+    let keeper = keeper_on(&memory);
+    let held = keeper.lock("n").acquire().await.unwrap();
+    let mut patient = Box::pin(keeper.lock("n").acquire());
+    let _waits = tokio::time::timeout(millis(5), &mut patient).await;
+    for _ in 0..2000 {
+        let mut impatient = Box::pin(keeper.lock("n").acquire());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let _first = std::future::Future::poll(impatient.as_mut(), &mut context);
+    }
+    let seen = format!("{keeper:?}").matches("Ticket {").count();
+    assert!(seen < 200, "{seen} tickets for one who waits");
+    held.release().await.unwrap();
+    patient.await.unwrap().release().await.unwrap();
+}

@@ -1,6 +1,7 @@
 //! Acquiring: the caller joins a line and waits for a grant; the line's driver, which belongs to the
 //! keeper and not to any caller, stands in the engine's list for as long as anybody in the line waits.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub(crate) async fn acquire(
         Patience::Until(moment) => (Entry::Queue, moment),
     };
     loop {
-        let (key, told) = match core.lines.join(&ask, entry)? {
+        let (key, told) = match core.lines.join(&ask, entry, core.clock.now())? {
             Joined::Reentered(hold, step) => {
                 if hold.lengthen(ask.lease, started_at) {
                     core.watchdog.schedule(&hold);
@@ -70,6 +71,9 @@ pub(crate) async fn acquire(
         match reply? {
             Some(grant) => {
                 grant.collect();
+                if grant.hold().lengthen(ask.lease, core.clock.now()) {
+                    core.watchdog.schedule(grant.hold());
+                }
                 let left = grant.hold().deadline() - core.clock.now();
                 if !grant.hold().is_lost() && left >= ask.min_validity {
                     return Ok(Some(grant));
@@ -168,35 +172,71 @@ impl Drop for Place {
     }
 }
 
-/// Stands in the engine's list for a line, until somebody in it holds or nobody in it waits.
-pub(crate) async fn drive(core: Arc<Core>, key: LineKey) {
-    while let Some((ask, entry, left)) = core.lines.first(&key) {
+/// Stands in the engine's list for a line, until somebody in it holds or nobody in it waits. If it is
+/// dropped before, even unpolled, those in the line are told: nobody waits for a driver that is gone.
+pub(crate) fn drive(core: Arc<Core>, key: LineKey) -> impl Future<Output = ()> + Send {
+    AtWork {
+        core,
+        key,
+        over: false,
+    }
+    .run()
+}
+
+/// A line's driver from its making to its end.
+struct AtWork {
+    core: Arc<Core>,
+    key: LineKey,
+    over: bool,
+}
+
+impl AtWork {
+    async fn run(mut self) {
+        stand_in_line(&self.core, &self.key).await;
+        self.over = true;
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        if !self.over {
+            self.core.lines.abandon(&self.key);
+        }
+    }
+}
+
+async fn stand_in_line(core: &Arc<Core>, key: &LineKey) {
+    while let Some((ask, entry, left)) = core.lines.first(key) {
         core.watch();
-        let driver = match Driver::new(&core, &key, &ask, left) {
+        let driver = match Driver::new(core, key, &ask, left) {
             Ok(driver) => driver,
             Err(error) => {
-                core.lines.fail(&key, &error);
+                core.lines.fail(key, &error);
                 continue;
             }
         };
         match driver.obtain(entry).await {
             Obtained::Holds => {
                 core.watchdog.schedule(&driver.tracked);
-                if core.lines.give(&core, &key, &driver.tracked) == Given::Taken {
+                if core.lines.give(core, key, &driver.tracked) == Given::Taken {
                     return;
                 }
                 driver.withdraw().await;
             }
-            Obtained::Busy => core.lines.turn_away_first(&key),
+            Obtained::Busy => core.lines.turn_away_first(key, Ok(None)),
             Obtained::Dropped => {
                 driver.withdraw().await;
                 // A grant that came too late is no success, and whoever does not wait has no second try.
                 if entry == Entry::Try {
-                    core.lines.turn_away_first(&key);
+                    core.lines.turn_away_first(key, Ok(None));
                 }
             }
             Obtained::Failed(error) => {
-                core.lines.fail(&key, &error);
+                match entry {
+                    // Those behind it have more patience.
+                    Entry::Try => core.lines.turn_away_first(key, Err(error)),
+                    Entry::Queue => core.lines.fail(key, &error),
+                }
                 driver.withdraw().await;
             }
         }
@@ -255,6 +295,7 @@ impl<'a> Driver<'a> {
         let mut unreachable_since = None;
         loop {
             let sent = core.clock.now();
+            let strays = core.watchdog.strays();
             let call = core.backend.enter(&self.claim, entry);
             let answer = core
                 .bounded(self.claim.lease, "asking for a lock", call)
@@ -268,6 +309,11 @@ impl<'a> Driver<'a> {
                 Ok(Standing::Waits { .. }) => {
                     self.tracked.answered(&answer, sent, now);
                     core.watchdog.schedule(&self.tracked);
+                    // A push may have come before the answer, when nobody knew the claim yet.
+                    if core.watchdog.strays() != strays {
+                        self.tracked.hurry(now);
+                        core.watchdog.schedule(&self.tracked);
+                    }
                     return self.wait_in_line().await;
                 }
                 Ok(Standing::Gone) if entry == Entry::Try => return Obtained::Busy,
@@ -346,7 +392,7 @@ impl<'a> Driver<'a> {
             .await
             .is_err()
         {
-            self.core.releases.push(self.tracked.clone());
+            self.core.releases.push(self.core, &self.tracked);
         }
     }
 }

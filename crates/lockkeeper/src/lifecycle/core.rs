@@ -53,8 +53,8 @@ pub(crate) struct Parts {
 
 impl Core {
     pub(crate) fn start(runtime: Handle, parts: Parts) -> Arc<Self> {
-        Arc::new_cyclic(|core| Self {
-            releases: Releases::start(&runtime, core.clone()),
+        Arc::new(Self {
+            releases: Releases::start(&runtime),
             backend: parts.backend,
             clock: parts.clock,
             runtime,
@@ -137,7 +137,7 @@ impl Core {
             self.runtime.spawn(acquire::drive(self.clone(), hold.key()));
         }
         // The engine may still list the claim, if only this side believes that it is over.
-        self.releases.push(hold.clone());
+        self.releases.push(self, hold);
     }
 
     /// Who holds the name, as far as the engine says so at once: for an error message.

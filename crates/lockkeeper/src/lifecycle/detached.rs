@@ -30,7 +30,12 @@ pub(crate) async fn detached<T: Send + 'static>(
 /// no switch of tasks. What is still pending after it moves to a task of the keeper's own.
 pub(crate) async fn started(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(work);
-    let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    let first = poll_fn(|cx| {
+        // Its timers and tasks belong to the keeper's runtime, whatever drives the caller.
+        let _keepers = runtime.enter();
+        Poll::Ready(work.as_mut().poll(cx))
+    })
+    .await;
     if first.is_pending() {
         runtime.spawn(work);
     }

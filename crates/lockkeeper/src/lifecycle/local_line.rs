@@ -6,7 +6,7 @@
 //! so that there is one way to acquire, not two.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ pub(crate) struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
     /// Numbers for owners and for lines of one caller.
     numbers: AtomicU64,
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -106,6 +107,8 @@ struct Line {
     queue: VecDeque<Ticket>,
     /// A caller has given up: the driver looks whether anybody is left.
     left: Arc<Notify>,
+    /// How long the queue may get before it is looked through.
+    prune_at: usize,
 }
 
 #[derive(Debug)]
@@ -125,10 +128,13 @@ struct Ticket {
 }
 
 impl Lines {
-    pub(crate) fn join(&self, ask: &Ask, entry: Entry) -> Result<Joined, Error> {
+    pub(crate) fn join(&self, ask: &Ask, entry: Entry, now: Moment) -> Result<Joined, Error> {
         let mut lines = locked(&self.lines);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
         if let Some(owner) = ask.owner
-            && let Some(joined) = reenter(&mut lines, ask, owner)?
+            && let Some(joined) = reenter(&mut lines, ask, (owner, now))?
         {
             return Ok(joined);
         }
@@ -143,6 +149,7 @@ impl Lines {
             if entry == Entry::Try {
                 return Ok(Joined::Busy);
             }
+            line.prune();
             line.queue.push_back(ticket);
             return Ok(Joined::Queued(key, told));
         }
@@ -150,6 +157,7 @@ impl Lines {
             held: None,
             queue: VecDeque::from([ticket]),
             left: Arc::default(),
+            prune_at: 64,
         };
         lines.insert(key.clone(), line);
         Ok(Joined::Leads(key, told))
@@ -219,6 +227,9 @@ impl Lines {
             return Given::Unfit;
         };
         line.drop_those_who_left();
+        if hold.is_lost() {
+            return Given::Unfit;
+        }
         let fits = |ask: &Ask| ask.lease == hold.lease() && ask.kept == hold.is_kept();
         if !line.queue.front().is_some_and(|first| fits(&first.ask)) {
             return Given::Unfit;
@@ -299,7 +310,11 @@ impl Lines {
         if !others_wait {
             lines.remove(&key);
         }
-        let own = self.solo_key();
+        // Where its owner is looked for, if it has one.
+        let owner = held.as_ref().and_then(|held| held.owner);
+        let owned = owner.map(|owner| LineKey::Owned(hold.claim().name, owner, Sharing::Shared));
+        let vacant = owned.filter(|key| !lines.contains_key(key));
+        let own = vacant.unwrap_or_else(|| self.solo_key());
         hold.becomes_shared(own.clone());
         lines.insert(
             own,
@@ -307,18 +322,26 @@ impl Lines {
                 held,
                 queue: VecDeque::new(),
                 left: Arc::default(),
+                prune_at: 64,
             },
         );
         Ok(others_wait.then_some(key))
     }
 
-    /// Tells the first caller, which did not want to wait, that the name is busy.
-    pub(crate) fn turn_away_first(&self, key: &LineKey) {
+    /// The owner of this hold, if it has one.
+    pub(crate) fn owner_of(&self, hold: &Arc<Tracked>) -> Option<u64> {
+        let lines = locked(&self.lines);
+        let line = lines.get(&hold.key()).filter(|line| line.holds(hold))?;
+        line.held.as_ref()?.owner
+    }
+
+    /// Answers the first caller if it did not want to wait; those who do go on waiting.
+    pub(crate) fn turn_away_first(&self, key: &LineKey, reply: Reply) {
         let first = locked(&self.lines)
             .get_mut(key)
-            .and_then(|line| line.queue.pop_front());
+            .and_then(|line| line.queue.pop_front_if(|first| first.entry == Entry::Try));
         if let Some(first) = first {
-            let _gave_up = first.reply.send(Ok(None));
+            let _gave_up = first.reply.send(reply);
         }
     }
 
@@ -332,9 +355,18 @@ impl Lines {
         }
     }
 
+    /// The line's driver is gone and will not come back.
+    pub(crate) fn abandon(&self, key: &LineKey) {
+        let line = locked(&self.lines).remove(key);
+        for ticket in line.into_iter().flat_map(|line| line.queue) {
+            let _gave_up = ticket.reply.send(Err(Error::Closed));
+        }
+    }
+
     /// The keeper is closing: everybody who waits is told, and what is held is named.
     pub(crate) fn close(&self) -> Vec<Arc<Tracked>> {
         let mut lines = locked(&self.lines);
+        self.closed.store(true, Ordering::Release);
         let mut held = Vec::new();
         for line in lines.values_mut() {
             for ticket in line.queue.drain(..) {
@@ -364,7 +396,7 @@ impl Lines {
 fn reenter(
     lines: &mut HashMap<LineKey, Line>,
     ask: &Ask,
-    owner: u64,
+    (owner, now): (u64, Moment),
 ) -> Result<Option<Joined>, Error> {
     let name = || ask.name.clone();
     let exclusive = [
@@ -383,7 +415,9 @@ fn reenter(
         .chain((wants == Sharing::Shared).then_some(&shared))
     {
         let held = lines.get_mut(key).and_then(|line| line.held.as_mut());
-        if let Some(held) = held.filter(|held| held.owner == Some(owner) && !held.hold.is_lost()) {
+        if let Some(held) =
+            held.filter(|held| held.owner == Some(owner) && held.hold.deadline() > now)
+        {
             if ask.kept && !held.hold.is_kept() {
                 return Err(Error::invalid(format!(
                     "this owner holds {:?} on a fixed lease, which an inner entry cannot prolong",
@@ -410,6 +444,14 @@ impl Line {
         self.held
             .as_ref()
             .is_some_and(|held| Arc::ptr_eq(&held.hold, hold))
+    }
+
+    /// Forgets callers in the middle who gave up, now and then: the cost is spread over those who join.
+    fn prune(&mut self) {
+        if self.queue.len() >= self.prune_at {
+            self.queue.retain(|ticket| !ticket.reply.is_closed());
+            self.prune_at = 64.max(2 * self.queue.len());
+        }
     }
 
     fn drop_those_who_left(&mut self) {
@@ -482,7 +524,9 @@ impl Line {
         if owner.is_some() {
             let (same, others) = std::mem::take(&mut self.queue)
                 .into_iter()
-                .partition(|ticket| ticket.ask.owner == owner);
+                .partition(|ticket| {
+                    ticket.ask.owner == owner && (hold.is_kept() || !ticket.ask.kept)
+                });
             self.queue = others;
             let same: VecDeque<Ticket> = same;
             depth += same.into_iter().map(hand).filter(|taken| *taken).count() as u32;

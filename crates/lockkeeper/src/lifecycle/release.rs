@@ -1,7 +1,8 @@
 //! Ending a hold: told by `release`, queued by `Drop`, drained by closing the keeper.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -98,7 +99,7 @@ impl Drop for Grant {
         }
         if let Ending::Free { others_wait } = self.core.lines.end_one(&self.core, &self.hold) {
             self.core.watchdog.forget(&self.hold);
-            self.core.releases.push(self.hold.clone());
+            self.core.releases.push(&self.core, &self.hold);
             if others_wait {
                 self.core
                     .runtime
@@ -109,44 +110,55 @@ impl Drop for Grant {
 }
 
 /// Takes the claim out of the engine's list, then lets the next caller of this process enter.
-async fn free(core: Arc<Core>, hold: Arc<Tracked>, others_wait: bool) -> Result<Released, Error> {
-    core.watchdog.forget(&hold);
-    let key = hold.key();
-    let told = ask_to_release(&core, &hold).await;
-    if told.is_err() {
-        core.releases.push(hold);
+fn free(
+    core: Arc<Core>,
+    hold: Arc<Tracked>,
+    others_wait: bool,
+) -> impl Future<Output = Result<Released, Error>> + Send {
+    // Made at once: if all this is dropped, those who wait are told.
+    let next = others_wait.then(|| acquire::drive(core.clone(), hold.key()));
+    async move {
+        core.watchdog.forget(&hold);
+        let told = ask_to_release(&core, &hold).await;
+        if told.is_err() {
+            core.releases.push(&core, &hold);
+        }
+        if let Some(next) = next {
+            core.runtime.spawn(next);
+        }
+        told
     }
-    if others_wait {
-        core.runtime.spawn(acquire::drive(core.clone(), key));
-    }
-    told
 }
 
 /// Asks again while the outcome is unknown, for as long as one call may take.
 async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> {
     let claim = hold.claim();
     let until = core.clock.now() + call_limit(claim.lease);
-    let mut asked_before = false;
+    let mut unknown = None;
     loop {
         let call = core.backend.release(&claim);
         match core.bounded(claim.lease, "releasing", call).await {
             Err(error) if error.is_unknown() && core.clock.now() < until => {
+                unknown.get_or_insert(error);
                 core.clock
                     .sleep_until(core.clock.now() + retry_pause(claim.lease))
                     .await;
             }
-            // The question before this one was answered after all, only the answer was lost.
-            Ok(Released::Gone) if asked_before => return Ok(Released::Freed),
+            // Gone by the question before this one, or gone before it: nobody can say any more.
+            Ok(Released::Gone) => return unknown.map_or(Ok(Released::Gone), Err),
             told => return told,
         }
-        asked_before = true;
     }
 }
+
+/// So many claims that could not be released are named when the keeper is closed.
+const NAMED: usize = 1000;
 
 /// Releases that nobody waits for.
 #[derive(Debug)]
 pub(crate) struct Releases {
-    queue: mpsc::UnboundedSender<Arc<Tracked>>,
+    /// Each with its keeper, which lives until the release is done.
+    queue: mpsc::UnboundedSender<(Arc<Core>, Arc<Tracked>)>,
     open: Arc<Open>,
 }
 
@@ -159,14 +171,12 @@ struct Open {
 }
 
 impl Releases {
-    pub(crate) fn start(runtime: &Handle, core: Weak<Core>) -> Self {
-        let (queue, mut queued) = mpsc::unbounded_channel::<Arc<Tracked>>();
+    pub(crate) fn start(runtime: &Handle) -> Self {
+        let (queue, mut queued) = mpsc::unbounded_channel::<(Arc<Core>, Arc<Tracked>)>();
         let open = Arc::<Open>::default();
         let counted = open.clone();
         runtime.spawn(async move {
-            while let Some(hold) = queued.recv().await {
-                // Without a keeper there is no connection left to release on: the lease ends it.
-                let Some(core) = core.upgrade() else { return };
+            while let Some((core, hold)) = queued.recv().await {
                 let done = counted.clone();
                 let runtime = core.runtime.clone();
                 let work = async move {
@@ -179,10 +189,10 @@ impl Releases {
         Self { queue, open }
     }
 
-    pub(crate) fn push(&self, hold: Arc<Tracked>) {
+    pub(crate) fn push(&self, core: &Arc<Core>, hold: &Arc<Tracked>) {
         hold.end();
         self.open.count.fetch_add(1, Ordering::SeqCst);
-        if self.queue.send(hold).is_err() {
+        if self.queue.send((core.clone(), hold.clone())).is_err() {
             self.open.one_less();
         }
     }
@@ -238,7 +248,10 @@ async fn release_in_time(core: &Core, hold: &Tracked, open: &Open) {
                     name: claim.name,
                     why: error.to_string(),
                 };
-                locked(&open.failed).push(unreleased);
+                let mut failed = locked(&open.failed);
+                if failed.len() < NAMED {
+                    failed.push(unreleased);
+                }
                 return;
             }
         }

@@ -156,7 +156,11 @@ impl Tracked {
         let longer = lease > life.claim.lease;
         if longer {
             life.claim.lease = lease;
-            life.due = now;
+            if life.in_flight {
+                life.ask_again = true;
+            } else {
+                life.due = now;
+            }
         }
         longer
     }
@@ -225,11 +229,21 @@ impl Tracked {
         let waiting = self.phase() == Phase::Waiting;
         let lease = life.claim.lease;
         match answer {
+            // Too late: what was reported as over stays over.
+            Ok(Standing::Holds { .. }) if !waiting && now >= life.deadline => {
+                drop(life);
+                self.lose(LostReason::Expired)
+            }
             Ok(Standing::Holds { order, lease_left }) => {
                 life.believe(*order, sent, *lease_left);
                 let renewed = self.kept && self.collected.load(Ordering::Acquire);
+                let renew_at = if ask_again {
+                    now
+                } else {
+                    sent + lease.min(*lease_left) / 3
+                };
                 life.due = if renewed {
-                    sent + lease / 3
+                    renew_at.min(life.deadline)
                 } else {
                     life.deadline
                 };
@@ -243,9 +257,20 @@ impl Tracked {
                 life.due = if ask_again { now } else { now + pause };
                 false
             }
+            // An answer from before the push that promoted it.
+            Ok(Standing::Waits { .. }) if ask_again => {
+                life.due = now;
+                false
+            }
             Ok(Standing::Waits { .. } | Standing::Gone) => {
                 drop(life);
                 self.lose(LostReason::Gone)
+            }
+            // Without an answer for a whole lease, or with a clear no, the place in line is not worth
+            // waiting in: the driver asks for a new one, and learns what is wrong.
+            Err(error) if waiting && (!error.is_unknown() || now - life.asked >= lease) => {
+                drop(life);
+                self.lose(LostReason::Expired)
             }
             Err(_) => {
                 life.due = (now + retry_pause(lease)).min(life.deadline);
@@ -264,6 +289,7 @@ impl Tracked {
         if self.phase() == Phase::Waiting && !life.ended {
             let (asked, lease) = (life.asked, life.claim.lease);
             life.believe(order, asked, lease);
+            life.ask_again = life.in_flight;
             drop(life);
             self.set(Phase::Held);
         }

@@ -30,6 +30,8 @@ pub(crate) struct Watchdog {
     /// Something earlier than before stands on the agenda.
     nudge: Notify,
     serials: AtomicU64,
+    /// How many pushes may have been for claims that were not yet on the agenda.
+    strays: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,11 @@ impl Watchdog {
         locked(&self.agenda).strike(tracked);
     }
 
+    /// Changes whenever a push came that may have been for a claim which is not on the agenda yet.
+    pub(crate) fn strays(&self) -> u64 {
+        self.strays.load(Ordering::SeqCst)
+    }
+
     /// How many claims are looked after.
     pub(crate) fn len(&self) -> usize {
         locked(&self.agenda).claims.len()
@@ -117,6 +124,9 @@ impl Watchdog {
                     .collect(),
             }
         };
+        if claims.is_empty() || wake == Wake::LookAll {
+            self.strays.fetch_add(1, Ordering::SeqCst);
+        }
         for tracked in claims {
             if let Wake::Holds { order, .. } = wake {
                 tracked.promoted(order);

@@ -103,6 +103,7 @@ impl Gathering {
     }
 
     async fn shut(&self) -> Result<(), Error> {
+        self.core.open()?;
         let claim = self.gate_claim();
         let (core, during) = (&self.core, "shutting the gate");
         let shut = || core.backend.enter(&claim, Entry::Queue);

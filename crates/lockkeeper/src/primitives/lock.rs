@@ -165,6 +165,12 @@ impl Lock {
         }
     }
 
+    /// For the same owner, and renewed or not, as a hold that is being exchanged for this one.
+    pub(crate) fn in_place_of(mut self, kept: bool, owner: Option<u64>) -> Self {
+        (self.kept, self.owner) = (kept, Ok(owner));
+        self
+    }
+
     pub(crate) async fn acquire_until(self, until: Moment) -> Result<Guard, Error> {
         let guard = self.acquire_with(Patience::Until(until)).await?;
         // Only a caller without patience is told that it is busy.
@@ -179,7 +185,11 @@ impl Lock {
             kept: self.kept,
             fair: self.fair,
             owner: self.owner?,
-            min_validity: self.min_validity.unwrap_or(self.lease / 10),
+            // Not even zero means: over already.
+            min_validity: self
+                .min_validity
+                .unwrap_or(self.lease / 10)
+                .max(Duration::from_nanos(1)),
         };
         acquire::acquire(&self.core, ask, patience)
             .await?
