@@ -534,3 +534,55 @@ impl Line {
         Some((owner, depth))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1);
+
+    fn ask() -> Ask {
+        Ask {
+            name: Name::new("n").unwrap(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(30),
+            kept: true,
+            fair: false,
+            owner: None,
+            min_validity: Duration::from_secs(1),
+        }
+    }
+
+    /// The answer to a try that has gone is not given to the next in line, who does wait.
+    #[test]
+    fn whoever_waits_is_not_turned_away_for_a_try_that_left() {
+        let lines = Lines::default();
+        let Ok(Joined::Leads(key, tries)) = lines.join(&ask(), Entry::Try, NOW) else {
+            panic!()
+        };
+        let Ok(Joined::Queued(_, mut waits)) = lines.join(&ask(), Entry::Queue, NOW) else {
+            panic!()
+        };
+        drop(tries);
+        assert!(lines.anybody_waits(&key));
+        lines.turn_away_first(&key, Ok(None));
+        assert!(waits.try_recv().is_err(), "nobody has answered it");
+        assert!(lines.anybody_waits(&key));
+    }
+
+    #[test]
+    fn a_closed_keeper_takes_nobody_in_and_an_abandoned_line_is_gone() {
+        let lines = Lines::default();
+        let Ok(Joined::Leads(key, mut waits)) = lines.join(&ask(), Entry::Queue, NOW) else {
+            panic!()
+        };
+        lines.abandon(&key);
+        assert!(matches!(waits.try_recv(), Ok(Err(Error::Closed))));
+        assert_eq!(lines.len(), 0);
+        lines.close();
+        assert!(matches!(
+            lines.join(&ask(), Entry::Queue, NOW),
+            Err(Error::Closed)
+        ));
+    }
+}

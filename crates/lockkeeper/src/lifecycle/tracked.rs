@@ -325,3 +325,103 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) fn retry_pause(lease: Duration) -> Duration {
     (lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::claim::{ClaimId, Party};
+    use crate::{Mode, Name};
+
+    const LEASE: Duration = Duration::from_secs(3);
+    const WAITS: Result<Standing, Error> = Ok(Standing::Waits {
+        ahead: 1,
+        look_again_in: Duration::from_secs(1),
+    });
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    fn holds(lease_left: Duration) -> Result<Standing, Error> {
+        Ok(Standing::Holds {
+            order: 7,
+            lease_left,
+        })
+    }
+
+    fn unreachable() -> Result<Standing, Error> {
+        Err(Error::Unreachable {
+            backend: "test",
+            during: "a test".into(),
+            source: None,
+        })
+    }
+
+    fn tracked() -> Tracked {
+        let claim = Claim {
+            id: ClaimId::from_bytes([1; 16]),
+            name: Name::new("n").unwrap(),
+            mode: Mode::Exclusive,
+            lease: LEASE,
+            party: Arc::new(Party::here("test")),
+        };
+        Tracked::new(1, claim, LineKey::Solo(1), true)
+    }
+
+    fn held() -> Tracked {
+        let tracked = tracked();
+        assert!(!tracked.answered(&holds(LEASE), at(0), at(0)));
+        tracked.collect();
+        tracked
+    }
+
+    #[test]
+    fn an_answer_from_before_the_promotion_takes_nothing_back() {
+        let tracked = tracked();
+        tracked.answered(&WAITS, at(0), at(0));
+        assert_eq!(tracked.look(at(1000)), Due::Renew);
+        tracked.promoted(7);
+        assert!(!tracked.answered(&WAITS, at(1000), at(1001)));
+        assert_eq!((tracked.phase(), tracked.due()), (Phase::Held, at(1001)));
+    }
+
+    // proves: L7
+    #[test]
+    fn what_is_over_stays_over() {
+        let tracked = held();
+        assert_eq!(tracked.look(at(1000)), Due::Renew);
+        assert!(tracked.answered(&holds(LEASE), at(1000), at(3000)));
+        assert_eq!(tracked.phase(), Phase::Lost(LostReason::Expired));
+    }
+
+    #[test]
+    fn a_longer_lease_asked_for_during_a_renewal_is_asked_for_next() {
+        let tracked = held();
+        assert_eq!(tracked.look(at(1000)), Due::Renew);
+        assert!(tracked.lengthen(LEASE * 10, at(1001)));
+        assert!(!tracked.answered(&holds(LEASE), at(1000), at(1002)));
+        assert_eq!(tracked.due(), at(1002));
+    }
+
+    // proves: W2
+    #[test]
+    fn a_waiter_without_an_answer_for_a_lease_gives_its_place_up() {
+        let tracked = tracked();
+        tracked.answered(&WAITS, at(0), at(0));
+        assert!(!tracked.answered(&unreachable(), at(1000), at(2000)));
+        assert_eq!(tracked.phase(), Phase::Waiting);
+        assert!(tracked.answered(&unreachable(), at(2500), at(3000)));
+    }
+
+    // proves: W2
+    #[test]
+    fn a_holder_without_an_answer_is_at_risk_until_its_deadline() {
+        let tracked = held();
+        assert!(!tracked.answered(&unreachable(), at(1000), at(1500)));
+        assert_eq!(tracked.phase(), Phase::AtRisk);
+        assert_eq!(tracked.look(at(2969)), Due::Renew);
+        assert_eq!(tracked.look(at(2970)), Due::Expired);
+    }
+}
