@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper::backends::memory::Memory;
+use lockkeeper::conformance::wrappers::{Fate, Faulty, Verb};
 use lockkeeper::{Clock, Error, HoldState, Keeper, LostReason, MultiLock};
 
 fn millis(millis: u64) -> Duration {
@@ -563,4 +564,39 @@ async fn a_long_line_forgets_those_who_gave_up() {
     assert!(seen < 200, "{seen} tickets for one who waits");
     held.release().await.unwrap();
     patient.await.unwrap().release().await.unwrap();
+}
+
+/// A push that overtakes the answer to `enter` is for a claim that nobody knows yet. It counts all the
+/// same: the waiter must not sleep until a third of its lease is over.
+// proves: W5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_comes_before_the_answer_is_not_lost() {
+    let memory = Memory::default();
+    let holder = Keeper::builder().on(memory.backend()).unwrap();
+    let slow = Faulty::over(memory.backend(), |verb, _| match verb {
+        Verb::Enter => Fate::Slow(millis(200)),
+        _ => Fate::Works,
+    });
+    let waiter = Keeper::builder().on(slow).unwrap();
+    // Its watchdog listens before the push comes.
+    waiter
+        .lock("other")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let held = holder.lock("n").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { waiter.lock("n").acquire().await.map(drop) });
+    while memory.claims() < 2 {
+        tokio::time::sleep(millis(1)).await;
+    }
+    held.release().await.unwrap();
+    // The lease is 30 s: without the push it would be 10 s.
+    tokio::time::timeout(Duration::from_secs(5), waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }
