@@ -18,7 +18,7 @@ use crate::wire;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// One etcd server. It always writes to disk: this version cannot be told otherwise.
+/// One etcd server. Unless it is asked to be durable, its files are in memory.
 #[derive(Debug)]
 pub struct Etcd {
     server: Server,
@@ -123,7 +123,12 @@ struct Member {
 
 fn start_members(count: usize, setup: &Setup) -> Result<Vec<Etcd>> {
     ports::retrying(|| {
-        let home = Arc::new(Home::new("etcd")?);
+        // This version cannot be told not to wait for the disk.
+        let home = Arc::new(if setup.durable {
+            Home::new("etcd")?
+        } else {
+            Home::in_memory("etcd")?
+        });
         let members = (1..=count)
             .map(|number| {
                 let name = format!("etcd{number}");
@@ -156,7 +161,10 @@ fn member_launch(member: Member, everybody: &str, home: &Home, setup: &Setup) ->
         .then(|| Clock::in_directory(&directory))
         .transpose()?;
     let data = directory.join("data").display().to_string();
-    let client_url = format!("http://{}", client.address());
+    // With a certificate of its own it speaks TLS to clients.
+    let has_tls = setup.settings.iter().any(|(name, _)| name == "cert-file");
+    let scheme = if has_tls { "https" } else { "http" };
+    let client_url = format!("{scheme}://{}", client.address());
     let peer_url = format!("http://{}", peer.address());
     // Short elections make short tests; an emulated member needs the usual patience.
     let (beat, election) = if clock.is_some() {
@@ -199,12 +207,18 @@ fn member_launch(member: Member, everybody: &str, home: &Home, setup: &Setup) ->
                 .iter()
                 .map(|(name, value)| format!("--{name}={value}")),
         );
-    Ok(launch.ready(READY_WITHIN, is_healthy))
+    let ready = if has_tls { is_listening } else { is_healthy };
+    Ok(launch.ready(READY_WITHIN, ready))
 }
 
 /// It has no fast path to the clock, so the preloaded library is asked, on the program's behalf.
 fn emulator() -> Result<PathBuf> {
     program::find(&format!("qemu-{}", std::env::consts::ARCH), "qemu-user")
+}
+
+/// Behind TLS no more can be seen from here; clients wait until it answers.
+fn is_listening(address: SocketAddr) -> bool {
+    std::net::TcpStream::connect_timeout(&address, wire::PATIENCE_AT_START).is_ok()
 }
 
 /// True only when a quorum has a leader.

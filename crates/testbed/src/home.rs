@@ -21,6 +21,9 @@ use crate::program::User;
 /// `mysql`, so not below a closed home directory.
 const PLACE_VARIABLE: &str = "LOCKKEEPER_TESTBED_DIR";
 
+/// Where files are never written to a disk.
+const MEMORY: &str = "/dev/shm";
+
 /// The file whose lock says that the owner of a home is alive.
 const OWNER_FILE: &str = "owner";
 
@@ -38,10 +41,26 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new(kind: &str) -> Result<Home> {
         static SWEPT: OnceLock<()> = OnceLock::new();
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
         let runs = shared_directory("run")?;
         SWEPT.get_or_init(|| sweep(&runs));
+        Home::among(&runs, kind)
+    }
 
+    /// In memory, for a server that cannot be told to leave the disk alone: on a busy disk each of its
+    /// writes may take seconds.
+    pub(crate) fn in_memory(kind: &str) -> Result<Home> {
+        static SWEPT: OnceLock<()> = OnceLock::new();
+        if !Path::new(MEMORY).is_dir() {
+            return Home::new(kind);
+        }
+        let runs = owned(&Path::new(MEMORY).join(own_name()))?.join("run");
+        make_directory(&runs)?;
+        SWEPT.get_or_init(|| sweep(&runs));
+        Home::among(&runs, kind)
+    }
+
+    fn among(runs: &Path, kind: &str) -> Result<Home> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = runs.join(format!("{kind}-{}-{serial}", std::process::id()));
         // A sweeper must not see the directory before its lock is taken.
@@ -72,13 +91,22 @@ impl Drop for Home {
 
 /// A directory of this machine and user that outlives the process: ports, templates, homes.
 pub(crate) fn shared_directory(name: &str) -> Result<PathBuf> {
+    let base = std::env::var_os(PLACE_VARIABLE).map(PathBuf::from);
+    let base = base.unwrap_or_else(|| Path::new("/tmp").join(own_name()));
+    let path = owned(&base)?.join(name);
+    make_directory(&path)?;
+    Ok(path)
+}
+
+fn own_name() -> String {
+    format!("lockkeeper-testbed-{}", rustix::process::geteuid().as_raw())
+}
+
+/// Makes the directory, unless it is there already and this user's.
+fn owned(base: &Path) -> Result<&Path> {
     let uid = rustix::process::geteuid().as_raw();
-    let base = std::env::var_os(PLACE_VARIABLE).map_or_else(
-        || PathBuf::from(format!("/tmp/lockkeeper-testbed-{uid}")),
-        PathBuf::from,
-    );
-    make_directory(&base)?;
-    let owner = fs::metadata(&base)
+    make_directory(base)?;
+    let owner = fs::metadata(base)
         .doing(format!("reading {}", base.display()))?
         .uid();
     if owner != uid {
@@ -91,9 +119,7 @@ pub(crate) fn shared_directory(name: &str) -> Result<PathBuf> {
             output,
         });
     }
-    let path = base.join(name);
-    make_directory(&path)?;
-    Ok(path)
+    Ok(base)
 }
 
 /// Opens (and makes) a file and waits for its lock; dropping the file unlocks it.

@@ -35,9 +35,11 @@
 
 #![forbid(unsafe_code)]
 
+mod actor;
 mod clock;
 mod error;
 mod etcd;
+pub mod foreign;
 mod home;
 mod launch;
 mod mariadb;
@@ -53,6 +55,7 @@ mod template;
 mod wire;
 mod zookeeper;
 
+pub use actor::Actor;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use etcd::{Etcd, EtcdThree};

@@ -20,10 +20,12 @@ use crate::wire;
 /// Three Java machines on two busy cores take their time.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 
-/// The manifest of the first pulls in the rest.
-const JARS: [(&str, &str); 2] = [
+/// The manifest of the first pulls in the rest, but for what only a server with TLS needs.
+const JARS: [(&str, &str); 4] = [
     ("/usr/share/java/zookeeper.jar", "libzookeeper-java"),
     ("/usr/share/java/slf4j-simple.jar", "libslf4j-java"),
+    ("/usr/share/java/netty-codec.jar", "libnetty-java"),
+    ("/usr/share/java/netty-resolver.jar", "libnetty-java"),
 ];
 
 const MAIN_CLASS: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
