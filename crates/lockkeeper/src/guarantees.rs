@@ -31,6 +31,9 @@ pub struct Guarantees {
     pub shortest_lease: Duration,
     /// The longest lease it keeps.
     pub longest_lease: Duration,
+    /// After so long without an answer a claim may be gone, however long its lease: where claims live by
+    /// the keeper's session, its timeout. A hold is believed in for no longer.
+    pub longest_silence: Duration,
     /// How soon the claims of a killed process are gone.
     pub dead_after: DeadAfter,
 }
@@ -51,8 +54,14 @@ impl Guarantees {
             modes: Modes::ALL,
             shortest_lease: Duration::from_millis(100),
             longest_lease: Duration::from_secs(24 * 3600),
+            longest_silence: Duration::MAX,
             dead_after: DeadAfter::Lease,
         }
+    }
+
+    /// How long a hold with this lease may be believed in after an answer.
+    pub(crate) fn believed(&self, lease: Duration) -> Duration {
+        lease.min(self.longest_silence)
     }
 }
 

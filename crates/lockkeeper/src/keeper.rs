@@ -297,7 +297,7 @@ impl Builder {
     /// # Cancel safety
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn connect(self, url: &str) -> Result<Keeper, Error> {
-        let backend = connect::backend(url, &self.clock)?;
+        let backend = connect::backend(url, &self.clock).await?;
         self.on(backend)
     }
 

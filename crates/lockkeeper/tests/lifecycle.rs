@@ -82,6 +82,19 @@ async fn busy_is_no_error_and_a_timeout_names_the_holder() {
     assert!(ours.lock("n").try_acquire().await.unwrap().is_some());
 }
 
+/// An engine that does not answer is not a busy name: the caller is told which of the two it is.
+// proves: L9
+#[tokio::test]
+async fn a_wait_without_an_answer_does_not_blame_another_holder() {
+    for fate in [Fate::Hangs, Fate::RequestLost] {
+        let memory = Memory::default();
+        let faulty = Faulty::over(memory.backend(), move |_, _| fate);
+        let keeper = Keeper::builder().on(faulty).unwrap();
+        let told = keeper.lock("n").acquire_within(millis(100)).await;
+        assert!(matches!(told, Err(Error::Unreachable { .. })), "{told:?}");
+    }
+}
+
 // proves: W1, L16
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watchdog_keeps_a_hold_and_a_fixed_one_ends() {
@@ -599,4 +612,14 @@ async fn a_push_that_comes_before_the_answer_is_not_lost() {
         .unwrap()
         .unwrap()
         .unwrap();
+}
+
+/// A future is moved, and often boxed, by those who pass it on: its size is part of what a lock costs.
+#[tokio::test]
+async fn the_futures_of_a_lock_are_small() {
+    let keeper = Keeper::connect("memory:").await.unwrap();
+    let acquire = keeper.lock("n").acquire();
+    assert!(size_of_val(&acquire) <= 2048, "{}", size_of_val(&acquire));
+    let release = acquire.await.unwrap().release();
+    assert!(size_of_val(&release) <= 512, "{}", size_of_val(&release));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::stage::{PATIENCE, Stage, acquires, gives_back, tries};
+use super::stage::{PATIENCE, REPEATS, Stage, acquires, gives_back, tries};
 use super::wrappers::{Fate, Verb};
 use crate::guarantees::Class;
 use crate::{Error, HoldState, Keeper, Lock, Purpose, Validity};
@@ -42,11 +42,18 @@ pub(super) async fn a_guard_excludes_until_it_is_given_back(stage: &Stage) {
 pub(super) async fn a_bounded_wait_ends_in_time_and_names_the_holder(stage: &Stage) {
     let (one, two) = (stage.keeper().await, stage.keeper().await);
     let guard = acquires(one.lock("a")).await;
-    let start = stage.clock.now();
-    let error = two.lock("a").acquire_within(SHORT).await.err();
-    let waited = stage.clock.now() - start;
-    assert!(waited >= SHORT, "gave up after {waited:?}");
-    assert!(waited < SHORT + PATIENCE / 4, "waited for {waited:?}");
+    let mut error = None;
+    for _ in 0..REPEATS {
+        let start = stage.clock.now();
+        error = two.lock("a").acquire_within(SHORT).await.err();
+        let waited = stage.clock.now() - start;
+        assert!(waited >= SHORT, "gave up after {waited:?}");
+        assert!(waited < SHORT + PATIENCE / 4, "waited for {waited:?}");
+        // Whether the name is busy is known once the engine has answered; it does not always do so in time.
+        if !error.as_ref().is_some_and(Error::is_unknown) {
+            break;
+        }
+    }
     match error {
         Some(Error::Timeout { name, holder, .. }) => {
             assert_eq!(&name, guard.name());
@@ -137,7 +144,8 @@ pub(super) async fn the_time_of_asking_counts_against_the_lease(stage: &Stage) {
     assert!(left <= lease - lease / 5, "{left:?} of {lease:?} are left");
     gives_back(guard).await;
     // With too little left it is no success, and it is given back.
-    let picky = keeper.lock("b").fixed().min_validity(lease - lease / 10);
+    let whole = keeper.guarantees().believed(lease);
+    let picky = keeper.lock("b").fixed().min_validity(whole / 10 * 9);
     let error = picky.acquire_within(lease).await.err();
     let refused = matches!(
         error,

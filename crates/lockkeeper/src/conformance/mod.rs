@@ -204,6 +204,7 @@ laws! { $
         a_writer_that_withdraws_wakes_the_readers_behind_it,
         what_changes_nothing_wakes_nobody,
         the_time_to_look_again_finds_the_lease_ended,
+        a_push_that_says_holds_is_true,
         a_new_stream_hears_what_rings_after_it,
     }
     tokens {

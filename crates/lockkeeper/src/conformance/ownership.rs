@@ -93,7 +93,9 @@ pub(super) async fn a_renewal_never_creates_a_claim(stage: &Stage) {
 
 // proves: W3
 pub(super) async fn a_batch_is_answered_in_its_order(stage: &Stage) {
-    let [a, b, c] = stage.contenders(&stage.name()).await;
+    let a = stage.contender(&stage.name()).await;
+    // All of one keeper: nobody renews the claims of another.
+    let (b, c) = (a.sibling(), a.sibling());
     let other = Contender::on(a.backend.clone(), &stage.name());
     let (mine, theirs) = (a.takes().await, other.takes().await);
     b.lines_up().await;

@@ -43,7 +43,7 @@ pub(super) const LONG: Duration = Duration::from_secs(120);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often an unknown outcome is asked again before the law gives up.
-const REPEATS: usize = 20;
+pub(super) const REPEATS: usize = 20;
 
 /// One law's engine.
 pub(super) struct Stage {
@@ -142,9 +142,11 @@ impl Stage {
         self.backend().await.guarantees().order == Served::Arrival
     }
 
-    /// Waits until a lease of this length, given before now, has surely ended.
+    /// Waits until a lease of this length, given before now, has surely ended, also where somebody must
+    /// first do something about it.
     pub(super) async fn outlast(&self, lease: Duration) {
-        sleep(lease + Duration::from_millis(60)).await;
+        let a_little = (self.lease() / 5).max(Duration::from_millis(60));
+        sleep(lease + a_little).await;
     }
 
     /// Nothing may be left of the law's claims, at the latest when their leases have ended.
@@ -392,14 +394,19 @@ impl Ear {
         Self(contender.backend.wakes())
     }
 
-    /// The claim is told, in time; what rings for others on the way is a herd.
-    pub(super) async fn hears(&mut self, contender: &Contender) {
+    /// The claim is told, in time; what rings for others on the way is a herd. Gives the order number
+    /// if the push said that it holds.
+    pub(super) async fn hears(&mut self, contender: &Contender) -> Option<u64> {
         let wake = tokio::time::timeout(PATIENCE, self.0.next()).await;
         let wake = wake.expect("no push came").expect("the backend lives");
         assert!(
             is_for(wake, contender.claim.id),
             "{wake:?} is for somebody else"
         );
+        match wake {
+            Wake::Holds { order, .. } => Some(order),
+            Wake::Look(_) | Wake::LookAll => None,
+        }
     }
 
     /// Nothing rings for a while.

@@ -184,6 +184,27 @@ pub(super) async fn the_time_to_look_again_finds_the_lease_ended(stage: &Stage) 
     b.leaves().await;
 }
 
+// A push that says "holds" is believed without a question, so it must be true, and name the token.
+// proves: W5, F2
+pub(super) async fn a_push_that_says_holds_is_true(stage: &Stage) {
+    let [a, b, c] = stage.contenders(&stage.name()).await;
+    let [mut bs, mut cs] = [&b, &c].map(Ear::of);
+    let pushes = pushes(stage).await && stage.is_fair().await;
+    a.takes().await;
+    b.lines_up().await;
+    c.lines_up().await;
+    for (leaves, ear, next) in [(&a, &mut bs, &b), (&b, &mut cs, &c)] {
+        leaves.leaves().await;
+        let told = if pushes { ear.hears(next).await } else { None };
+        let (order, _) = next.comes_to_hold().await;
+        assert!(
+            told.is_none_or(|told| told == order),
+            "{told:?} is not {order}"
+        );
+    }
+    c.leaves().await;
+}
+
 // proves: W5
 // bug 39
 pub(super) async fn a_new_stream_hears_what_rings_after_it(stage: &Stage) {

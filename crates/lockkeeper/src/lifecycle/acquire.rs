@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::core::{Core, call_limit};
 use super::deadline::Moment;
 use super::detached::started;
-use super::local_line::{Ask, Given, Joined, LineKey, Reply};
+use super::local_line::{Ask, Given, Joined, LineKey, Outlook, Reply};
 use super::release::Grant;
 use super::tracked::{Phase, Tracked, retry_pause};
 use crate::backend::{Entry, Standing};
@@ -66,7 +66,8 @@ pub(crate) async fn acquire(
         };
         let Some(reply) = place.wait(until).await else {
             let waited = core.clock.now() - started_at;
-            return Err(place.give_up(&ask, waited).await);
+            // On the heap, since it is rare: every acquire would carry its size along.
+            return Err(Box::pin(place.give_up(&ask, waited)).await);
         };
         match reply? {
             Some(grant) => {
@@ -108,10 +109,17 @@ fn check(core: &Core, ask: &Ask) -> Result<(), Error> {
             ask.lease, promise.backend, promise.shortest_lease, promise.longest_lease
         )));
     }
-    if ask.min_validity > ask.lease / 10 * 9 {
+    let believed = promise.believed(ask.lease);
+    if ask.min_validity > believed / 10 * 9 {
         return Err(Error::invalid(format!(
-            "a minimum validity of {:?} is too much for a lease of {:?}: ask for nine tenths of it at most",
-            ask.min_validity, ask.lease
+            "a minimum validity of {:?} is too much for a hold that is good for {believed:?}: ask for nine tenths of it at most",
+            ask.min_validity
+        )));
+    }
+    if !ask.kept && believed < ask.lease / 10 * 8 {
+        return Err(Error::invalid(format!(
+            "a fixed lease of {:?} is not possible on {}, where nothing lasts longer than {believed:?} without renewal: let it be renewed, or ask for less",
+            ask.lease, promise.backend
         )));
     }
     Ok(())
@@ -141,9 +149,11 @@ impl Place {
         Some(reply)
     }
 
-    /// Leaves the line, and stays a moment to see that nothing of the claim is left behind.
+    /// Leaves the line, and stays a moment to see that nothing of the claim is left behind. Where the engine
+    /// did not answer, nobody knows whether the name is busy: that is what the caller is told.
     async fn give_up(mut self, ask: &Ask, waited: Duration) -> Error {
         self.told = None;
+        let outlook = self.core.lines.outlook(&self.key);
         self.core.lines.left(&self.key);
         let core = self.core.clone();
         let gone = async {
@@ -155,11 +165,19 @@ impl Place {
             tokio::time::timeout(LINGER, gone),
             core.holder_of(&ask.name)
         );
-        Error::Timeout {
-            name: ask.name.clone(),
-            backend: core.name(),
-            waited,
-            holder,
+        match outlook {
+            Outlook::Failed(error) => error,
+            Outlook::Asks => Error::Unreachable {
+                backend: core.name(),
+                during: format!("asking for a lock (no answer within {waited:.1?})"),
+                source: None,
+            },
+            Outlook::Idle => Error::Timeout {
+                name: ask.name.clone(),
+                backend: core.name(),
+                waited,
+                holder,
+            },
         }
     }
 }
@@ -301,6 +319,9 @@ impl<'a> Driver<'a> {
                 .bounded(self.claim.lease, "asking for a lock", call)
                 .await;
             let now = core.clock.now();
+            if answer.is_ok() {
+                unreachable_since = None;
+            }
             match answer {
                 Ok(Standing::Holds { .. }) => {
                     self.tracked.answered(&answer, sent, now);
@@ -309,6 +330,7 @@ impl<'a> Driver<'a> {
                 Ok(Standing::Waits { .. }) => {
                     self.tracked.answered(&answer, sent, now);
                     core.watchdog.schedule(&self.tracked);
+                    core.lines.set_outlook(self.key, Outlook::Idle);
                     // A push may have come before the answer, when nobody knew the claim yet.
                     if core.watchdog.strays() != strays {
                         self.tracked.hurry(now);
@@ -327,6 +349,7 @@ impl<'a> Driver<'a> {
                     if now - since >= patience {
                         return Obtained::Failed(error);
                     }
+                    core.lines.set_outlook(self.key, Outlook::Failed(error));
                 }
                 Err(error) => return Obtained::Failed(error),
             }

@@ -55,13 +55,13 @@ impl Core {
     pub(crate) fn start(runtime: Handle, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             releases: Releases::start(&runtime),
+            watchdog: Arc::new(Watchdog::new(parts.backend.guarantees().longest_silence)),
             backend: parts.backend,
             clock: parts.clock,
             runtime,
             party: parts.party,
             default_lease: parts.default_lease,
             pass_on: parts.pass_on,
-            watchdog: Arc::default(),
             lines: Lines::default(),
             watching: OnceLock::new(),
             closed: AtomicBool::new(false),

@@ -101,6 +101,18 @@ impl Clock {
         }
     }
 
+    /// Wall-clock time since 1970, to say how long ago something on another machine was. For people to
+    /// read: nothing is decided by it.
+    pub fn wall(&self) -> Duration {
+        match &self.0 {
+            Some(manual) => Duration::from_nanos(manual.nanos.load(Ordering::SeqCst)),
+            None => {
+                let time = clock_gettime(ClockId::Realtime);
+                Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+            }
+        }
+    }
+
     /// Sleeps until the moment has come. After a suspend of the machine it may end late, by at most
     /// what was left to sleep: for waits, not for deadlines that must hold.
     ///

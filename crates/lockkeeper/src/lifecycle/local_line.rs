@@ -109,6 +109,18 @@ struct Line {
     left: Arc<Notify>,
     /// How long the queue may get before it is looked through.
     prune_at: usize,
+    outlook: Outlook,
+}
+
+/// What the line's driver knows of the engine.
+#[derive(Debug, Clone)]
+pub(crate) enum Outlook {
+    /// It is not at work, or stands in the engine's list.
+    Idle,
+    /// It has asked, and got no answer yet.
+    Asks,
+    /// Its last question failed.
+    Failed(Error),
 }
 
 #[derive(Debug)]
@@ -158,6 +170,7 @@ impl Lines {
             queue: VecDeque::from([ticket]),
             left: Arc::default(),
             prune_at: 64,
+            outlook: Outlook::Idle,
         };
         lines.insert(key.clone(), line);
         Ok(Joined::Leads(key, told))
@@ -187,7 +200,10 @@ impl Lines {
         let line = lines.get_mut(key)?;
         line.drop_those_who_left();
         match line.queue.front() {
-            Some(first) => Some((first.ask.clone(), first.entry, line.left.clone())),
+            Some(first) => {
+                line.outlook = Outlook::Asks;
+                Some((first.ask.clone(), first.entry, line.left.clone()))
+            }
             None => {
                 lines.remove(key);
                 None
@@ -220,6 +236,21 @@ impl Lines {
         }
     }
 
+    /// The driver has got an answer, or none.
+    pub(crate) fn set_outlook(&self, key: &LineKey, outlook: Outlook) {
+        if let Some(line) = locked(&self.lines).get_mut(key) {
+            line.outlook = outlook;
+        }
+    }
+
+    /// How the line's driver fares.
+    pub(crate) fn outlook(&self, key: &LineKey) -> Outlook {
+        let lines = locked(&self.lines);
+        lines
+            .get(key)
+            .map_or(Outlook::Idle, |line| line.outlook.clone())
+    }
+
     /// Gives a hold to the first caller in line that still wants it.
     pub(crate) fn give(&self, core: &Arc<Core>, key: &LineKey, hold: &Arc<Tracked>) -> Given {
         let mut lines = locked(&self.lines);
@@ -244,6 +275,7 @@ impl Lines {
                     owner: owner.0,
                     depth: owner.1,
                 });
+                line.outlook = Outlook::Idle;
                 Given::Taken
             }
             None => Given::Unfit,
@@ -323,6 +355,7 @@ impl Lines {
                 queue: VecDeque::new(),
                 left: Arc::default(),
                 prune_at: 64,
+                outlook: Outlook::Idle,
             },
         );
         Ok(others_wait.then_some(key))

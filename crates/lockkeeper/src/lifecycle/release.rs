@@ -116,7 +116,7 @@ fn free(
     others_wait: bool,
 ) -> impl Future<Output = Result<Released, Error>> + Send {
     // Made at once: if all this is dropped, those who wait are told.
-    let next = others_wait.then(|| acquire::drive(core.clone(), hold.key()));
+    let next = others_wait.then(|| Box::pin(acquire::drive(core.clone(), hold.key())));
     async move {
         core.watchdog.forget(&hold);
         let told = ask_to_release(&core, &hold).await;

@@ -136,7 +136,8 @@ impl Tracked {
     pub(crate) fn collect(&self) -> bool {
         self.collected.store(true, Ordering::Release);
         let mut life = locked(&self.life);
-        let renew_at = life.asked + life.claim.lease / 3;
+        // By what was granted, which may be less than the lease.
+        let renew_at = life.asked + (life.deadline - life.asked) / 3;
         let put_off = self.kept && life.due > renew_at && !life.in_flight;
         if put_off {
             life.due = renew_at;
@@ -225,6 +226,10 @@ impl Tracked {
     ) -> bool {
         let mut life = locked(&self.life);
         life.in_flight = false;
+        // A renewal that was overtaken by the release finds the claim gone: that is no loss.
+        if life.ended {
+            return false;
+        }
         let ask_again = std::mem::take(&mut life.ask_again);
         let waiting = self.phase() == Phase::Waiting;
         let lease = life.claim.lease;
@@ -283,12 +288,13 @@ impl Tracked {
         }
     }
 
-    /// The engine pushed that the claim holds, on the lease of its last renewal.
-    pub(crate) fn promoted(&self, order: u64) {
+    /// The engine pushed that the claim holds, on the lease of its last renewal; of which no more than
+    /// `at_most` can be believed in.
+    pub(crate) fn promoted(&self, order: u64, at_most: Duration) {
         let mut life = locked(&self.life);
         if self.phase() == Phase::Waiting && !life.ended {
             let (asked, lease) = (life.asked, life.claim.lease);
-            life.believe(order, asked, lease);
+            life.believe(order, asked, lease.min(at_most));
             life.ask_again = life.in_flight;
             drop(life);
             self.set(Phase::Held);
@@ -382,9 +388,57 @@ mod tests {
         let tracked = tracked();
         tracked.answered(&WAITS, at(0), at(0));
         assert_eq!(tracked.look(at(1000)), Due::Renew);
-        tracked.promoted(7);
+        tracked.promoted(7, Duration::MAX);
         assert!(!tracked.answered(&WAITS, at(1000), at(1001)));
         assert_eq!((tracked.phase(), tracked.due()), (Phase::Held, at(1001)));
+    }
+
+    // proves: L7
+    #[test]
+    fn a_push_is_believed_for_no_longer_than_the_engine_keeps_silent_claims() {
+        let tracked = tracked();
+        tracked.answered(&WAITS, at(0), at(0));
+        tracked.promoted(7, LEASE / 3);
+        assert_eq!(tracked.deadline(), at(990));
+        assert_eq!(tracked.look(at(990)), Due::Expired);
+    }
+
+    /// An engine may grant less than the lease that was asked for, as a session of ten seconds does
+    /// under a lease of thirty: a third of the lease is then too late for the first renewal.
+    // proves: W1
+    #[test]
+    fn a_hold_is_renewed_by_what_was_granted_not_by_what_was_asked_for() {
+        let tracked = tracked();
+        tracked.answered(&holds(LEASE / 3), at(0), at(0));
+        assert!(tracked.collect(), "its renewal had been put off");
+        assert!(tracked.due() < at(500), "{:?}", tracked.due());
+    }
+
+    // Late, twice, or forged: a push grants nothing that the last renewal did not cover.
+    // proves: W5, L6
+    #[test]
+    fn a_push_counts_from_the_last_renewal_and_revives_nothing() {
+        let waiting = tracked();
+        waiting.answered(&WAITS, at(100), at(200));
+        waiting.promoted(7, Duration::MAX);
+        waiting.promoted(8, Duration::MAX);
+        assert_eq!((waiting.order(), waiting.deadline()), (7, at(3070)));
+        assert_eq!(waiting.look(at(3070)), Due::Expired, "it came too late");
+        let left = tracked();
+        left.answered(&WAITS, at(0), at(0));
+        left.end();
+        left.promoted(7, Duration::MAX);
+        assert_eq!((left.phase(), left.order()), (Phase::Waiting, 0));
+    }
+
+    // proves: L8
+    #[test]
+    fn a_renewal_that_the_release_overtook_loses_nothing() {
+        let tracked = held();
+        assert_eq!(tracked.look(at(1000)), Due::Renew);
+        tracked.end();
+        assert!(!tracked.answered(&Ok(Standing::Gone), at(1000), at(1001)));
+        assert_eq!(tracked.phase(), Phase::Held);
     }
 
     // proves: L7

@@ -20,13 +20,16 @@ use crate::error::Error;
 
 /// The most claims in one renewal.
 const BATCH: usize = 500;
-/// What is due this soon goes along with what is due now.
+/// What is due this soon goes along with what is due now; of long leases, more than that.
 const SLACK: Duration = Duration::from_millis(20);
+const LONGEST_SLACK: Duration = Duration::from_secs(1);
 
 /// The claims of a keeper, ordered by when each needs looking after.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watchdog {
     agenda: Mutex<Agenda>,
+    /// A pushed hold is believed in for so long after the last answer, at most.
+    longest_silence: Duration,
     /// Something earlier than before stands on the agenda.
     nudge: Notify,
     serials: AtomicU64,
@@ -60,6 +63,16 @@ impl Default for Agenda {
 }
 
 impl Watchdog {
+    pub(crate) fn new(longest_silence: Duration) -> Self {
+        Self {
+            agenda: Mutex::default(),
+            longest_silence,
+            nudge: Notify::new(),
+            serials: AtomicU64::new(0),
+            strays: AtomicU64::new(0),
+        }
+    }
+
     /// A claim with a serial number of its own, not yet on the agenda.
     pub(crate) fn new_claim(&self, claim: Claim, key: LineKey, kept: bool) -> Arc<Tracked> {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
@@ -128,11 +141,14 @@ impl Watchdog {
             self.strays.fetch_add(1, Ordering::SeqCst);
         }
         for tracked in claims {
-            if let Wake::Holds { order, .. } = wake {
-                tracked.promoted(order);
+            match wake {
+                // Its renewal is due when it always was: the push saves the question.
+                Wake::Holds { order, .. } => tracked.promoted(order, self.longest_silence),
+                Wake::Look(_) | Wake::LookAll => {
+                    tracked.hurry(now);
+                    self.schedule(&tracked);
+                }
             }
-            tracked.hurry(now);
-            self.schedule(&tracked);
         }
     }
 
@@ -142,16 +158,21 @@ impl Watchdog {
         let mut agenda = locked(&self.agenda);
         // Each once: what is put off until a deadline that is near would be soon again, for ever.
         let soon = agenda.order.iter().copied();
-        let soon: Vec<_> = soon.take_while(|(due, _)| *due <= now + SLACK).collect();
+        let soon = soon.take_while(|(due, _)| *due <= now + LONGEST_SLACK);
+        let soon: Vec<_> = soon.collect();
         for (due, serial) in soon {
             if due > now && renew.is_empty() {
                 break;
             }
-            agenda.order.remove(&(due, serial));
             let Some((tracked, _)) = agenda.claims.get(&serial) else {
+                agenda.order.remove(&(due, serial));
                 continue;
             };
             let tracked = tracked.clone();
+            if due > now + slack(tracked.lease()) {
+                continue;
+            }
+            agenda.order.remove(&(due, serial));
             match tracked.look(now) {
                 Due::Over => agenda.strike(&tracked),
                 Due::Expired => {
@@ -176,6 +197,11 @@ impl Watchdog {
         agenda.looks_at = first.min(news);
         agenda.looks_at
     }
+}
+
+/// How much too early a claim with this lease may be looked at, if that saves a question.
+fn slack(lease: Duration) -> Duration {
+    (lease / 20).clamp(SLACK, LONGEST_SLACK)
 }
 
 impl Agenda {

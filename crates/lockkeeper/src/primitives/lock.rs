@@ -1,5 +1,6 @@
 //! The lock, and the four ways to acquire one. All other primitives come down to this.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,8 +178,23 @@ impl Lock {
         guard.ok_or(Error::Closed)
     }
 
-    async fn acquire_with(self, patience: Patience) -> Result<Option<Guard>, Error> {
-        let ask = Ask {
+    /// Not an `async fn`: the settings become what is asked for before the future is made, which is
+    /// passed on by value and need not carry both.
+    fn acquire_with(
+        self,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Guard>, Error>> + Send {
+        let core = self.core.clone();
+        let ask = self.ask();
+        async move {
+            let grant = acquire::acquire(&core, ask?, patience).await?;
+            grant.map(Guard::new).transpose()
+        }
+    }
+
+    fn ask(self) -> Result<Ask, Error> {
+        let believed = self.core.backend.guarantees().believed(self.lease);
+        Ok(Ask {
             name: self.name?,
             mode: self.mode?,
             lease: self.lease,
@@ -188,12 +204,8 @@ impl Lock {
             // Not even zero means: over already.
             min_validity: self
                 .min_validity
-                .unwrap_or(self.lease / 10)
+                .unwrap_or(believed / 10)
                 .max(Duration::from_nanos(1)),
-        };
-        acquire::acquire(&self.core, ask, patience)
-            .await?
-            .map(Guard::new)
-            .transpose()
+        })
     }
 }
