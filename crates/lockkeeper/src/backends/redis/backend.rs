@@ -1,0 +1,233 @@
+//! The verbs: each is one call of its script.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use redis::Value;
+
+use super::answer::{REDIS, meaning};
+use super::keys::Keys;
+use super::link::{Link, Script};
+use super::route::Route;
+use super::{scripts, wire};
+use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::guarantees::Guarantees;
+use crate::{Mode, Name};
+
+/// The most claims in one call, so that no call holds the server up for long.
+const BATCH: usize = 128;
+/// The most names looked at in one call.
+const LOOK: usize = 64;
+/// About how many keys one step of a scan looks at.
+const SCAN: usize = 512;
+/// The longest reason that is noted.
+const LONGEST_REASON: usize = 1024;
+
+/// One keeper's way to its lists.
+#[derive(Debug)]
+pub(super) struct RedisBackend {
+    pub(super) route: Route,
+    pub(super) keys: Keys,
+    pub(super) bell: Bell,
+    pub(super) channel: String,
+    pub(super) guarantees: Guarantees,
+    pub(super) place: String,
+}
+
+impl RedisBackend {
+    async fn call<T>(
+        &self,
+        (script, during): (&Script, &str),
+        keys: &[Vec<u8>],
+        args: &[&[u8]],
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Error> {
+        let answer = self.route.call(script, keys, args).await;
+        let answer = answer.map_err(|error| meaning(error, during))?;
+        read(&answer).ok_or_else(|| nonsense(during))
+    }
+
+    async fn renew_some(&self, claims: &[&Claim]) -> Result<Vec<Standing>, Error> {
+        let keys: Vec<_> = claims.iter().map(|c| self.keys.claims(&c.name)).collect();
+        let args: Vec<_> = claims.iter().flat_map(|c| wire::renewal(c)).collect();
+        let mut args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        if !self.route.mixes_buckets() {
+            args.push(b"slots");
+        }
+        let script = (&*scripts::RENEW, "renewing leases");
+        let all = self.call(script, &keys, &args, wire::standings).await?;
+        if all.len() == claims.len() {
+            Ok(all)
+        } else {
+            Err(nonsense("renewing leases"))
+        }
+    }
+
+    async fn look_at(&self, names: Vec<Name>) -> Result<Vec<LockView>, Error> {
+        let keys: Vec<_> = names.iter().map(|name| self.keys.claims(name)).collect();
+        let script = (&*scripts::INSPECT, "looking at locks");
+        self.call(script, &keys, &[], |answer| wire::views(names, answer))
+            .await
+    }
+
+    /// All names on one server, in bounded steps. What changes meanwhile may be seen or not.
+    async fn scan(&self, link: &Link) -> Result<Vec<Name>, Error> {
+        let during = "looking for locks";
+        let (mut cursor, mut names) = (b"0".to_vec(), Vec::new());
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(self.keys.all_claims());
+            scan.arg("COUNT").arg(SCAN);
+            let answer = link.command(&scan).await;
+            let answer = answer.map_err(|error| meaning(error, during))?;
+            let (next, keys) = step(&answer).ok_or_else(|| nonsense(during))?;
+            names.extend(
+                keys.iter()
+                    .filter_map(|key| self.keys.name(wire::bytes(key)?)),
+            );
+            if next == b"0" {
+                return Ok(names);
+            }
+            cursor = next.to_vec();
+        }
+    }
+}
+
+fn step(answer: &Value) -> Option<(&[u8], &[Value])> {
+    match wire::items(answer)? {
+        [next, keys] => Some((wire::bytes(next)?, wire::items(keys)?)),
+        _ => None,
+    }
+}
+
+fn nonsense(during: &str) -> Error {
+    Error::Unreachable {
+        backend: REDIS,
+        during: format!("{during} (its answer made no sense)"),
+        source: None,
+    }
+}
+
+/// A claim that could never hold would block everybody behind it.
+fn possible(mode: Mode) -> Result<(), Error> {
+    match mode {
+        Mode::Permits { take, of } => Ok(Mode::permits(take, of).map(drop)?),
+        _ => Ok(()),
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
+        possible(claim.mode)?;
+        let bucket = Keys::bucket(&claim.name);
+        let keys = [self.keys.claims(&claim.name), self.keys.order(bucket)];
+        let entry: &[u8] = match entry {
+            Entry::Try => b"try",
+            Entry::Queue => b"queue",
+        };
+        let lease = wire::lease_ms(claim.lease);
+        let mode = claim.mode.to_string();
+        let tail = wire::tail(&self.channel, &claim.party);
+        let args = [
+            claim.id.as_bytes(),
+            lease.as_bytes(),
+            entry,
+            mode.as_bytes(),
+            tail.as_bytes(),
+        ];
+        let script = (&*scripts::ENTER, "asking for a lock");
+        self.call(script, &keys, &args, wire::standing).await
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, claim) in claims.iter().enumerate() {
+            let bucket = Keys::bucket(&claim.name);
+            let group = if self.route.mixes_buckets() {
+                0
+            } else {
+                bucket
+            };
+            groups.entry(group).or_default().push(place);
+        }
+        let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+        let told = batches.map(|batch| async move {
+            let some: Vec<&Claim> = batch.iter().map(|place| &claims[*place]).collect();
+            let standings = self.renew_some(&some).await?;
+            Ok::<_, Error>(batch.iter().copied().zip(standings))
+        });
+        let mut standings = vec![Standing::Gone; claims.len()];
+        for (place, standing) in try_join_all(told).await?.into_iter().flatten() {
+            standings[place] = standing;
+        }
+        Ok(standings)
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Result<Standing, Error> {
+        let keys = [self.keys.claims(&claim.name)];
+        let lease = wire::lease_ms(claim.lease);
+        let args = [claim.id.as_bytes(), lease.as_bytes()];
+        let script = (&*scripts::DOWNGRADE, "downgrading a lock");
+        self.call(script, &keys, &args, wire::standing).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+        let keys = [self.keys.claims(&claim.name)];
+        let script = (&*scripts::RELEASE, "releasing a lock");
+        self.call(script, &keys, &[claim.id.as_bytes()], wire::released)
+            .await
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {
+        let mut names = match query {
+            Query::One(name) => vec![name.clone()],
+            Query::All => {
+                let scans = self.route.masters();
+                let scans = scans.iter().map(|link| self.scan(link));
+                try_join_all(scans).await?.concat()
+            }
+        };
+        names.sort();
+        names.dedup();
+        let mut views = Vec::new();
+        let whole = self.route.mixes_buckets();
+        for names in names.chunks(if whole { LOOK } else { 1 }) {
+            views.extend(self.look_at(names.to_vec()).await?);
+        }
+        Ok(views)
+    }
+
+    async fn evict(&self, name: &Name, order: u64, why: &str) -> Result<Released, Error> {
+        let bucket = Keys::bucket(name);
+        let keys = [self.keys.claims(name), self.keys.broken(bucket)];
+        let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
+        let order = order.to_string();
+        let note = format!("{order} {name}: {why}", name = name.as_str());
+        let script = (&*scripts::EVICT, "breaking a lock");
+        let args = [order.as_bytes(), note.as_bytes()];
+        self.call(script, &keys, &args, wire::released).await
+    }
+
+    fn wakes(&self) -> Wakes {
+        self.bell.wakes()
+    }
+
+    fn guarantees(&self) -> &Guarantees {
+        &self.guarantees
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+}
+
+impl RedisBackend {
+    pub(super) fn shared(self) -> Arc<dyn Backend> {
+        Arc::new(self)
+    }
+}

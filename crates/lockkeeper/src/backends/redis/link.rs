@@ -1,0 +1,395 @@
+//! One supervised connection to one server: it is made anew whenever it breaks or falls silent, its
+//! subscriptions come back with it, and whoever listens is told.
+//!
+//! The connection is multiplexed: a dropped call never shifts the answers of others. It is given up
+//! when it breaks, and also when it is silent: a call that was dropped or timed out without an answer
+//! makes the supervisor ask `PING`, and no answer to that ends the connection.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, Value};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use super::answer;
+use super::node::Node;
+use super::socket::timed_out;
+use supervisor::supervise;
+
+mod supervisor;
+
+/// No call takes longer, whoever asks.
+const LONGEST_CALL: Duration = Duration::from_secs(10);
+
+/// A Lua script, known to servers by its hash.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: String,
+    hash: String,
+}
+
+impl Script {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The call by hash.
+    pub(crate) fn by_hash<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Cmd {
+        self.command("EVALSHA", &self.hash, keys, args)
+    }
+
+    /// The call with the whole text, after which the server knows the hash.
+    pub(crate) fn by_text<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Cmd {
+        self.command("EVAL", &self.text, keys, args)
+    }
+
+    fn command<A: AsRef<[u8]>>(&self, verb: &str, what: &str, keys: &[A], args: &[&[u8]]) -> Cmd {
+        let bytes = what.len() + args.iter().map(|arg| arg.len()).sum::<usize>() + 128;
+        let mut cmd = Cmd::with_capacity(3 + keys.len() + args.len(), bytes);
+        cmd.arg(verb).arg(what).arg(keys.len());
+        for key in keys {
+            cmd.arg(key.as_ref());
+        }
+        for arg in args {
+            cmd.arg(*arg);
+        }
+        cmd
+    }
+}
+
+/// News of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// Somebody published.
+    Message {
+        channel: &'a [u8],
+        payload: &'a [u8],
+    },
+    /// The connection is up, with its subscriptions; messages since `Broken` may be lost.
+    Up,
+    /// The connection is gone; a new one is being made.
+    Broken,
+}
+
+type Listener = Box<dyn Fn(Event<'_>) + Send + Sync>;
+
+/// One supervised connection to one server. Dropping it ends it.
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    supervisor: AbortHandle,
+}
+
+/// Says where the server is now: asked before each attempt to connect.
+#[async_trait]
+pub(crate) trait Find: Send + Sync {
+    async fn find(&self) -> Result<Node, RedisError>;
+}
+
+#[async_trait]
+impl Find for Node {
+    async fn find(&self) -> Result<Node, RedisError> {
+        Ok(self.clone())
+    }
+}
+
+struct Shared {
+    node: Node,
+    whereabouts: Box<dyn Find>,
+    listener: Listener,
+    state: watch::Sender<State>,
+    channels: Mutex<BTreeSet<Vec<u8>>>,
+    /// A call got no answer.
+    suspicion: Notify,
+    /// The server may be elsewhere by now.
+    doubt: Notify,
+    /// A channel was noted on a connection that may not have been told of it.
+    unheard: Notify,
+}
+
+#[derive(Clone)]
+enum State {
+    /// The first attempt is under way; calls wait for its outcome.
+    Connecting,
+    Up(Connection),
+    /// The last attempt failed; calls are told at once.
+    Down(RedisError),
+}
+
+/// One connection of the many in the life of a link.
+#[derive(Clone)]
+struct Connection {
+    redis: MultiplexedConnection,
+    /// Where it leads to.
+    place: (String, u16),
+    /// Rung when it has ended or shall end.
+    over: Arc<Notify>,
+}
+
+impl Link {
+    /// Starts to connect and goes on trying. The listener is called by the task that reads the socket:
+    /// it must be quick and must not block.
+    pub(crate) fn start(node: Node, listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        let whereabouts = Box::new(node.clone());
+        Self::follow(node, whereabouts, listener)
+    }
+
+    /// The same, to wherever the server is found to be; `node` is what it is called.
+    pub(crate) fn follow(
+        node: Node,
+        whereabouts: Box<dyn Find>,
+        listener: impl Fn(Event<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            node,
+            whereabouts,
+            listener: Box::new(listener),
+            state: watch::Sender::new(State::Connecting),
+            channels: Mutex::default(),
+            suspicion: Notify::new(),
+            doubt: Notify::new(),
+            unheard: Notify::new(),
+        });
+        let supervisor = tokio::spawn(supervise(shared.clone())).abort_handle();
+        Self { shared, supervisor }
+    }
+
+    /// What it is linked to, for people.
+    // For whoever has several links.
+    #[allow(dead_code)]
+    pub(crate) fn node(&self) -> &Node {
+        &self.shared.node
+    }
+
+    /// Waits for the outcome of the first attempt.
+    pub(crate) async fn ready(&self) -> Result<(), RedisError> {
+        self.connection().await.map(drop)
+    }
+
+    /// Calls a script by its hash; a server that does not know it gets the text, once.
+    pub(crate) async fn call<A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[A],
+        args: &[&[u8]],
+    ) -> Result<Value, RedisError> {
+        match self.command(&script.by_hash(keys, args)).await {
+            // Refused by its hash, so it did not run.
+            Err(error) if answer::lacks_script(&error) => {
+                self.command(&script.by_text(keys, args)).await
+            }
+            told => told,
+        }
+    }
+
+    /// The same on a node of a cluster that is taking the keys' slot over.
+    pub(crate) async fn call_asking<A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[A],
+        args: &[&[u8]],
+    ) -> Result<Value, RedisError> {
+        let mut told = self.asking(script.by_hash(keys, args)).await;
+        if told.as_ref().is_err_and(answer::lacks_script) {
+            told = self.asking(script.by_text(keys, args)).await;
+        }
+        told
+    }
+
+    async fn asking(&self, cmd: Cmd) -> Result<Value, RedisError> {
+        let mut both = Pipeline::with_capacity(2);
+        both.add_command(redis::cmd("ASKING")).add_command(cmd);
+        let mut answers = self.commands(&both).await?;
+        let told = answers.pop().ok_or_else(timed_out)?;
+        told.extract_error()
+    }
+
+    /// Sends one command. An error of the server is an error here.
+    pub(crate) async fn command(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+        self.ask(|mut connection| async move {
+            let value = connection.send_packed_command(cmd).await?;
+            value.extract_error()
+        })
+        .await
+    }
+
+    /// Sends several commands at once; one answer each, errors of the server among them as
+    /// [`Value::ServerError`].
+    pub(crate) async fn commands(&self, pipeline: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        self.ask(|mut connection| async move {
+            connection
+                .send_packed_commands(pipeline, 0, pipeline.len())
+                .await
+        })
+        .await
+    }
+
+    /// Sends one command on the present connection, or fails at once. The caller may stop waiting without
+    /// raising suspicion: for a question to many servers, of which the first few answers decide. The first
+    /// poll sends it, after everything that was sent before.
+    pub(crate) fn send(
+        &self,
+        cmd: Arc<Cmd>,
+    ) -> impl Future<Output = Result<Value, RedisError>> + Send + 'static {
+        let connection = match &*self.shared.state.borrow() {
+            State::Up(connection) => Ok(connection.redis.clone()),
+            State::Down(error) => Err(error.clone()),
+            State::Connecting => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
+        };
+        async move {
+            let value = connection?.send_packed_command(&cmd).await?;
+            value.extract_error()
+        }
+    }
+
+    /// An answer is overdue: the supervisor asks whether the server is still there.
+    pub(crate) fn suspect(&self) {
+        self.shared.suspicion.notify_one();
+    }
+
+    /// Listens to a channel, now and after every reconnection. With the connection down, or when the call is
+    /// dropped, that is noted and done later, and told as `Up`. A channel that the server refuses is not noted.
+    pub(crate) async fn subscribe(&self, channel: &[u8]) -> Result<(), RedisError> {
+        // First: a connection that comes up from here on knows of it.
+        self.shared.channels().insert(channel.to_vec());
+        let unheard = Unanswered(&self.shared.unheard);
+        let told = self
+            .ask(|mut connection| async move { connection.subscribe(channel).await })
+            .await;
+        match &told {
+            Ok(()) => unheard.was_answered(),
+            Err(error) if is_refusal(error) => {
+                unheard.was_answered();
+                self.shared.channels().remove(channel);
+            }
+            Err(_) => {}
+        }
+        told
+    }
+
+    /// The same without waiting for it.
+    pub(crate) fn subscribe_later(&self, channel: &[u8]) {
+        self.shared.channels().insert(channel.to_vec());
+        if matches!(*self.shared.state.borrow(), State::Up(_)) {
+            self.shared.unheard.notify_one();
+        }
+    }
+
+    /// Listens no more.
+    pub(crate) async fn unsubscribe(&self, channel: &[u8]) -> Result<(), RedisError> {
+        self.shared.channels().remove(channel);
+        self.ask(|mut connection| async move { connection.unsubscribe(channel).await })
+            .await
+    }
+
+    /// Gives the connection up, as if it had broken; calls that wait for an answer fail.
+    pub(crate) fn give_up(&self) {
+        if let State::Up(connection) = &*self.shared.state.borrow() {
+            connection.over.notify_one();
+        }
+    }
+
+    /// The server may be elsewhere by now: if so, the connection is made anew.
+    pub(crate) fn look_again(&self) {
+        self.shared.doubt.notify_one();
+    }
+
+    async fn ask<T, F>(
+        &self,
+        question: impl FnOnce(MultiplexedConnection) -> F,
+    ) -> Result<T, RedisError>
+    where
+        F: Future<Output = Result<T, RedisError>>,
+    {
+        let connection = self.connection().await?;
+        let unanswered = Unanswered(&self.shared.suspicion);
+        let told = tokio::time::timeout(LONGEST_CALL, question(connection)).await;
+        match told {
+            Err(_) => Err(timed_out()),
+            Ok(told) => {
+                unanswered.was_answered();
+                told
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
+        if let State::Up(connection) = &*self.shared.state.borrow() {
+            return Ok(connection.redis.clone());
+        }
+        let mut state = self.shared.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, State::Connecting));
+        let known = tokio::time::timeout(LONGEST_CALL, known).await;
+        match known.map_err(|_| timed_out())? {
+            Ok(state) => match &*state {
+                State::Up(connection) => Ok(connection.redis.clone()),
+                State::Down(error) => Err(error.clone()),
+                State::Connecting => Err(timed_out()),
+            },
+            // The sender lives in `self`.
+            Err(_) => Err(timed_out()),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let up = matches!(*self.shared.state.borrow(), State::Up(_));
+        write!(f, "Link({}, up: {up})", self.shared.node)
+    }
+}
+
+/// Dropped before the answer, by a time-out or with its call, it tells the supervisor.
+struct Unanswered<'a>(&'a Notify);
+
+impl Unanswered<'_> {
+    fn was_answered(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Whether the server itself said no.
+fn is_refusal(error: &RedisError) -> bool {
+    !answer::code(error).is_empty()
+}
+
+impl Shared {
+    fn channels(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, info: &PushInfo) {
+        if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
+            (&info.kind, info.data.as_slice())
+        {
+            (self.listener)(Event::Message { channel, payload });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

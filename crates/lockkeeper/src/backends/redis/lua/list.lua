@@ -1,0 +1,202 @@
+-- Shared by the scripts of all verbs, below what each does first. Needs: now, the server's time in microseconds.
+--
+-- A list of several claims has three keys: a hash of id to record, with the head of the list in the field '';
+-- the queue, ids by order; the ends, ids by the moment at which their leases end. A record is
+-- "order mode channel party...". The head is "holders kind permits": how many claims at the front of the queue
+-- hold, and what they are. It is kept, not counted anew, so that no work grows with the number of claims.
+local now_ms = math.floor(now / 1000)
+
+-- The rule, as in rule.rs: whether a claim that is next after all holders holds too.
+local function fits(list, mode)
+  if list.holders == 0 then
+    return true
+  end
+  if mode == 'x' or string.sub(mode, 1, 1) ~= list.kind then
+    return false
+  end
+  if mode == 's' then
+    return true
+  end
+  local take, of = string.match(mode, '^p(%d+)%.(%d+)$')
+  return list.permits + take <= tonumber(of)
+end
+
+-- What `pcall` caught: servers differ in whether that is a table or its text. An error is raised again as a table,
+-- because a mere text would lose its code.
+local function reason(caught)
+  return type(caught) == 'table' and caught.err or tostring(caught)
+end
+
+local function permits_of(mode)
+  return tonumber(string.match(mode, '^p(%d+)%.') or 0)
+end
+
+local function join(list, mode)
+  list.holders = list.holders + 1
+  list.kind = string.sub(mode, 1, 1)
+  list.permits = list.permits + permits_of(mode)
+end
+
+local function parse(record)
+  local order, mode, channel = string.match(record, '^(%d+) (%S+) (%S+)')
+  return tonumber(order), mode, channel
+end
+
+local function names(claims)
+  return {
+    claims = claims,
+    queue = (string.gsub(claims, '}:k:', '}:q:', 1)),
+    ends = (string.gsub(claims, '}:k:', '}:e:', 1)),
+  }
+end
+
+-- All keys are read before the first is written: while a slot moves between nodes of a cluster a part of them
+-- may be elsewhere, and then nothing must have been changed.
+local function open(claims, head)
+  local list = names(claims)
+  list.count = redis.call('ZCARD', list.queue)
+  if list.count == 0 or redis.call('EXISTS', list.ends) == 0 then
+    error({ err = 'TRYAGAIN a part of the list is elsewhere' })
+  end
+  local holders, kind, permits = string.match(head, '^(%d+) (%a) (%d+)$')
+  list.holders, list.kind, list.permits = tonumber(holders), kind, tonumber(permits)
+  list.head = head
+  return list
+end
+
+-- Makes a list of a claim that was alone. Its new keys have no expiry yet: `keep_keys` gives them one. An expiry
+-- that is now, as of a claim in its last millisecond, would delete them on the spot.
+local function unfold(claims)
+  local list = names(claims)
+  local alone = redis.call('HGETALL', claims)
+  local ends = redis.call('PEXPIRETIME', claims)
+  local order, mode = parse(alone[2])
+  list.count, list.holders, list.kind, list.permits = 1, 0, 'x', 0
+  join(list, mode)
+  list.unfold = function()
+    redis.call('ZADD', list.queue, order, alone[1])
+    redis.call('ZADD', list.ends, ends, alone[1])
+    list.first_end = ends
+  end
+  return list
+end
+
+-- The keys live as long as the longest lease in them.
+local function keep_keys(list, ends)
+  for _, key in ipairs({ list.claims, list.queue, list.ends }) do
+    if list.first_end then
+      -- 'GT' would leave a key without expiry alone.
+      redis.call('PEXPIREAT', key, math.max(ends, list.first_end))
+    else
+      redis.call('PEXPIREAT', key, ends, 'GT')
+    end
+  end
+end
+
+-- Keys vanish with their last member, and in a slot that moves no command may touch a key that is not there: so
+-- the last claim takes all keys along, and whoever comes after this looks at the count first.
+local function strike(list, id)
+  list.count = list.count - 1
+  if list.count == 0 then
+    redis.call('DEL', list.claims, list.queue, list.ends)
+    return
+  end
+  -- First what needs no memory, so that a full server still lets go.
+  redis.call('ZREM', list.queue, id)
+  redis.call('ZREM', list.ends, id)
+  redis.call('HDEL', list.claims, id)
+end
+
+local function take_out(list, id)
+  local place = list.count > 0 and redis.call('ZRANK', list.queue, id)
+  if not place then
+    return false
+  end
+  if place < list.holders then
+    local record = redis.call('HGET', list.claims, id)
+    list.holders = list.holders - 1
+    list.permits = list.permits - (record and permits_of(select(2, parse(record))) or 0)
+  end
+  strike(list, id)
+  return true
+end
+
+local function bury(list)
+  while list.count > 0 do
+    local dead = redis.call('ZRANGEBYSCORE', list.ends, '-inf', now_ms, 'LIMIT', 0, 100)
+    for _, id in ipairs(dead) do
+      if not take_out(list, id) and list.count > 0 then
+        -- Somebody took it out of the queue behind our back.
+        redis.call('ZREM', list.ends, id)
+      end
+    end
+    if #dead < 100 then
+      return
+    end
+  end
+end
+
+local function store(list)
+  if list.count == 0 then
+    return
+  end
+  local head = string.format('%d %s %d', list.holders, list.kind, list.permits)
+  if head == list.head then
+    return
+  end
+  local told = redis.pcall('HSET', list.claims, '', head)
+  if type(told) == 'table' then
+    -- The old head would count somebody as a holder who is none. Without its queue nobody holds by this list, and
+    -- it ends with its longest lease.
+    redis.call('DEL', list.queue)
+    error(told)
+  end
+  list.head = head
+end
+
+-- Lets in whoever the rule now lets in, and tells each.
+local function promote(list)
+  local wakes = {}
+  while list.count > list.holders do
+    local id = redis.call('ZRANGE', list.queue, list.holders, list.holders)[1]
+    local record = redis.call('HGET', list.claims, id)
+    if not record then
+      -- Somebody took it away behind our back: nobody can hold by it.
+      strike(list, id)
+    else
+      local order, mode, channel = parse(record)
+      if not fits(list, mode) then
+        break
+      end
+      join(list, mode)
+      wakes[#wakes + 1] = { channel, id .. string.format('%.0f', order) }
+    end
+  end
+  store(list)
+  for _, wake in ipairs(wakes) do
+    -- A wake that is refused is like one that is lost: its claim looks by itself.
+    redis.pcall('PUBLISH', wake[1], wake[2])
+  end
+end
+
+-- Gone: 0, 0, 0. Holds: 1, order, lease left. Waits: 2, how many are ahead, when the lease just ahead ends.
+local function standing(list, id)
+  local place = list.count > 0 and redis.call('ZRANK', list.queue, id)
+  if not place then
+    return 0, 0, 0
+  end
+  if place < list.holders then
+    local ends = redis.call('ZSCORE', list.ends, id)
+    return 1, tonumber(redis.call('ZSCORE', list.queue, id)), ends - now_ms
+  end
+  local before = redis.call('ZRANGE', list.queue, place - 1, place - 1)[1]
+  return 2, place, redis.call('ZSCORE', list.ends, before) - now_ms
+end
+
+-- The lease of a claim that is in the list starts anew.
+local function renew(list, id, lease)
+  -- First the expiry, which needs no memory: a full server refuses the first write only.
+  keep_keys(list, now_ms + lease)
+  redis.call('ZADD', list.ends, 'XX', now_ms + lease, id)
+end
+

@@ -1,0 +1,57 @@
+//! Which server to ask: the one, the one that is master now, or the one that serves the slot.
+
+use std::sync::Arc;
+
+use redis::{RedisError, Value};
+
+use super::answer;
+use super::cluster::Cluster;
+use super::link::{Link, Script};
+use super::sentinel::Sentinel;
+
+/// The way to the servers.
+#[derive(Debug)]
+pub(super) enum Route {
+    /// One server holds everything.
+    One(Arc<Link>),
+    /// One server at a time does, as the sentinels say.
+    Sentinel(Sentinel),
+    /// Many share the buckets.
+    Cluster(Box<Cluster>),
+}
+
+impl Route {
+    /// Calls a script where its keys are; on a cluster they are all of one bucket.
+    pub(super) async fn call(
+        &self,
+        script: &Script,
+        keys: &[Vec<u8>],
+        args: &[&[u8]],
+    ) -> Result<Value, RedisError> {
+        match self {
+            Self::One(link) => link.call(script, keys, args).await,
+            Self::Sentinel(sentinel) => {
+                let told = sentinel.master.call(script, keys, args).await;
+                if told.as_ref().is_err_and(answer::is_no_master) {
+                    sentinel.master.give_up();
+                }
+                told
+            }
+            Self::Cluster(cluster) => cluster.call(script, keys, args).await,
+        }
+    }
+
+    /// Whether keys of several buckets may go into one call.
+    pub(super) fn mixes_buckets(&self) -> bool {
+        !matches!(self, Self::Cluster(_))
+    }
+
+    /// All servers that hold keys.
+    pub(super) fn masters(&self) -> Vec<Arc<Link>> {
+        match self {
+            Self::One(link) => vec![link.clone()],
+            Self::Sentinel(sentinel) => vec![sentinel.master.clone()],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The scripts, one per verb. What most calls need stands first in each, so that it does not pay for the
+//! rest; the middle is shared.
+
+use std::sync::LazyLock;
+
+use super::link::Script;
+
+/// A script made of files, in this order.
+macro_rules! script {
+    ($($file:literal),*) => {
+        LazyLock::new(|| Script::new(concat!($(include_str!(concat!("lua/", $file, ".lua"))),*)))
+    };
+}
+
+pub(super) static ENTER: LazyLock<Script> = script!("enter_alone", "list", "enter");
+pub(super) static RELEASE: LazyLock<Script> = script!("release_alone", "list", "release");
+pub(super) static RENEW: LazyLock<Script> = script!("now", "list", "renew");
+pub(super) static DOWNGRADE: LazyLock<Script> = script!("now", "list", "downgrade");
+pub(super) static INSPECT: LazyLock<Script> = script!("now", "list", "inspect");
+pub(super) static PROBE: LazyLock<Script> = script!("probe");
+pub(super) static EVICT: LazyLock<Script> = script!("now", "list", "evict");

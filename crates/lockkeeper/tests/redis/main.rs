@@ -1,0 +1,15 @@
+//! The Redis backend against real servers with real faults.
+
+mod access;
+mod answers;
+mod cluster;
+mod loads;
+mod network;
+mod processes;
+mod roles;
+mod sentinel;
+mod server;
+mod stage;
+mod tampered;
+mod traffic;
+mod twin;
