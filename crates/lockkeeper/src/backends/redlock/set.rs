@@ -1,0 +1,278 @@
+//! All nodes of the set: questions to all of them at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{Cmd, Value};
+use tokio::sync::Notify;
+
+use super::config::Config;
+use super::debts::Free;
+use super::member::{Complaint, Member, Trouble, Verdict};
+use super::quorum::{Quorum, above};
+use super::wire::{BUCKETS, Keys};
+use super::{REDLOCK, care, ear};
+use crate::Name;
+use crate::backend::{Bell, Wake};
+use crate::backends::redis::link::Event;
+use crate::error::Error;
+use crate::lifecycle::deadline::Clock;
+
+/// The nodes of one keeper.
+pub(super) struct Set {
+    pub(super) members: Vec<Arc<Member>>,
+    pub(super) quorum: Quorum,
+    pub(super) keys: Keys,
+    pub(super) clock: Clock,
+    /// The highest number heard of, for each bucket.
+    seen: Vec<AtomicU64>,
+    nudge: Arc<Notify>,
+    /// The set in words.
+    pub(super) words: String,
+}
+
+impl std::fmt::Debug for Set {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.members).finish()
+    }
+}
+
+/// What a message does decides which nodes it goes to.
+#[derive(Debug, Clone)]
+pub(super) enum Message {
+    /// Asks for the node's vote: only if it was greeted.
+    Vote(Arc<Cmd>),
+    /// Looks: whatever the node's state.
+    Look(Arc<Cmd>),
+    /// Frees: whatever the node's state, and later if it cannot be reached.
+    Free(Free),
+}
+
+impl Set {
+    /// Connects to all nodes and greets them; a majority must answer.
+    pub(super) async fn connect(
+        config: &Config,
+        clock: &Clock,
+        keeper: String,
+        bell: &Bell,
+    ) -> Result<Arc<Self>, Error> {
+        let keys = Keys::new(&config.prefix, config.digest(), keeper);
+        let nudge = Arc::new(Notify::new());
+        let quorum = Quorum::of(config.nodes.len());
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(ear::listen(told, quorum, bell.clone(), clock.clone()));
+        let start = |place: usize| {
+            let (nudge, tell, bell) = (nudge.clone(), tell.clone(), bell.clone());
+            let news = move |event: Event<'_>| match event {
+                Event::Message { payload, .. } => ear::hear(&tell, place, payload),
+                Event::Broken => nudge.notify_one(),
+                Event::Up => {
+                    nudge.notify_one();
+                    // What was published since it broke is lost.
+                    bell.ring(Wake::LookAll);
+                }
+            };
+            Arc::new(Member::start(place, config, &keys, clock, news))
+        };
+        let members: Vec<_> = (0..config.nodes.len()).map(start).collect();
+        let set = Arc::new(Self {
+            members,
+            quorum,
+            keys,
+            clock: clock.clone(),
+            seen: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            nudge,
+            words: config.set(),
+        });
+        set.join_in(config.fresh).await?;
+        tokio::spawn(care::tend(Arc::downgrade(&set), set.nudge.clone()));
+        Ok(set)
+    }
+
+    /// A number for a grant of this name: above all that were heard of, and not offered before.
+    pub(super) fn offer(&self, bucket: usize) -> u64 {
+        above(self.seen[bucket].fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Learns the highest number that a node has seen.
+    pub(super) fn learn(&self, bucket: usize, seen: u64) {
+        self.seen[bucket].fetch_max(seen, Ordering::Relaxed);
+    }
+
+    /// Asks all nodes at the same time. `enough` is told each answer and says when to stop; the nodes that
+    /// have not answered then carry it out in their own time, those that have not by `limit` have failed.
+    /// Everything is sent before this first waits, so that what is sent later arrives later.
+    pub(super) async fn ask(
+        &self,
+        message: Message,
+        limit: Duration,
+        mut enough: impl FnMut(usize, Result<Value, Trouble>) -> Wait,
+    ) {
+        let until = self.clock.now() + limit;
+        let mut asked: Asked = (self.members.iter().enumerate())
+            .map(|(place, member)| answer(place, member.clone(), message.clone()).boxed())
+            .collect();
+        let mut silent = Silent::all(&self.members);
+        let late = tokio::time::sleep(limit);
+        tokio::pin!(late);
+        loop {
+            tokio::select! {
+                biased;
+                next = asked.next() => {
+                    let Some((place, told)) = next else { return };
+                    silent.spoke(place);
+                    match enough(place, told) {
+                        Wait::More => {}
+                        Wait::NoMore => break,
+                        Wait::ALittle(span) => {
+                            let soon = (self.clock.now() + span).min(until);
+                            late.set(tokio::time::sleep(soon - self.clock.now()));
+                        }
+                    }
+                }
+                () = &mut late => {
+                    for place in silent.places() {
+                        if self.clock.now() >= until {
+                            self.members[place].is_late();
+                        }
+                        enough(place, Err(Trouble::Late));
+                    }
+                    break;
+                }
+            }
+        }
+        if !asked.is_empty() {
+            // A question that nobody waits for any more would not even be sent.
+            tokio::spawn(stragglers(asked, silent, limit));
+        }
+    }
+
+    /// Sends to the nodes that `which` names, now, and does not wait for the answers.
+    pub(super) fn tell(&self, message: &Message, which: impl Fn(usize) -> bool) {
+        for (place, member) in self.members.iter().enumerate() {
+            if which(place) {
+                let mut sending =
+                    Box::pin(answer(place, member.clone(), message.clone()).map(drop));
+                // The first poll sends, so that whatever is sent from here on comes after it.
+                if (&mut sending).now_or_never().is_none() {
+                    tokio::spawn(sending);
+                }
+            }
+        }
+    }
+
+    /// Somebody should look after the nodes.
+    pub(super) fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// Too few nodes vote: each one's trouble.
+    pub(super) fn trouble(&self, during: &str) -> Error {
+        if let Err(refused) = self.foreign() {
+            return refused;
+        }
+        let complaints: Vec<Complaint> =
+            self.members.iter().filter_map(|m| m.complaint()).collect();
+        let votes = self.members.len() - complaints.len();
+        let texts: Vec<&str> = complaints.iter().map(|it| it.text.as_str()).collect();
+        let mut all = texts.join("; ");
+        if complaints.is_empty() {
+            "the answers came too late".clone_into(&mut all);
+        }
+        let (nodes, needed) = (self.quorum.nodes(), self.quorum.size());
+        let during = format!("{during}: {votes} of {nodes} nodes vote and {needed} are needed");
+        // Of one mind they leave no majority to anybody, so the outcome is known.
+        let agreed = [Verdict::Denied, Verdict::Refused, Verdict::Invalid]
+            .into_iter()
+            .find(|verdict| {
+                let with = complaints.iter().filter(|it| it.verdict == *verdict);
+                self.quorum.reached(with.count())
+            });
+        match agreed {
+            Some(Verdict::Denied) => Error::Denied {
+                backend: REDLOCK,
+                what: format!("{all} (while {during}); check user, password and ACL"),
+            },
+            Some(Verdict::Refused) => Error::Refused {
+                backend: REDLOCK,
+                why: format!("{all} (while {during})"),
+            },
+            Some(Verdict::Invalid) => Error::invalid(format!("redlock: {all} (while {during})")),
+            _ => Error::Unreachable {
+                backend: REDLOCK,
+                during,
+                source: Some(Arc::new(Complaints(all))),
+            },
+        }
+    }
+}
+
+type Asked = FuturesUnordered<BoxFuture<'static, (usize, Result<Value, Trouble>)>>;
+
+async fn answer(
+    place: usize,
+    member: Arc<Member>,
+    message: Message,
+) -> (usize, Result<Value, Trouble>) {
+    let told = match message {
+        Message::Vote(cmd) => member.ask(cmd).await,
+        Message::Look(cmd) => member.ask_anyway(cmd).await,
+        Message::Free(free) => member.free(free).await,
+    };
+    (place, told)
+}
+
+/// The nodes that have not answered.
+struct Silent(Vec<Option<Arc<Member>>>);
+
+impl Silent {
+    fn all(members: &[Arc<Member>]) -> Self {
+        Self(members.iter().cloned().map(Some).collect())
+    }
+
+    fn spoke(&mut self, place: usize) {
+        self.0[place] = None;
+    }
+
+    fn places(&self) -> Vec<usize> {
+        let silent = |place: &usize| self.0[*place].is_some();
+        (0..self.0.len()).filter(silent).collect()
+    }
+}
+
+/// Stays until the slower nodes have answered too. One that does not in good time is suspected.
+async fn stragglers(mut asked: Asked, mut silent: Silent, limit: Duration) {
+    let all = async {
+        while let Some((place, _)) = asked.next().await {
+            silent.spoke(place);
+        }
+    };
+    if tokio::time::timeout(limit, all).await.is_err() {
+        for member in silent.0.iter().flatten() {
+            member.link.suspect();
+        }
+        // Sent, and not taken back: only nobody listens.
+        while asked.next().await.is_some() {}
+    }
+}
+
+/// Whether a question goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    More,
+    /// It is decided, but the others' answers are worth a moment.
+    ALittle(Duration),
+    NoMore,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Complaints(String);
+
+/// The bucket that a name's numbers come from.
+pub(super) fn bucket(name: &Name) -> usize {
+    super::wire::bucket(name)
+}

@@ -1,0 +1,12 @@
+//! The Redlock backend against five real servers with real faults.
+
+mod clocks;
+mod marker;
+mod members;
+mod network;
+mod nodes;
+mod processes;
+mod refusals;
+mod roles;
+mod stage;
+mod votes;
