@@ -1,0 +1,277 @@
+//! The claims of this keeper, as far as it knows them: their keys, their leases, where they stood when that
+//! was last read. Pure state.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::keys::{Directory, Keys};
+use super::list::{List, Note, Place};
+use crate::claim::{Claim, ClaimId};
+use crate::error::Error;
+use crate::lifecycle::deadline::Moment;
+use crate::{Mode, Name};
+
+/// One claim of this keeper.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) name: Name,
+    pub(super) directory: Directory,
+    pub(super) key: Vec<u8>,
+    /// As etcd has it, or as it was last asked for.
+    pub(super) note: Note,
+    /// The lease that the key is bound to; another keeper's, if that one knows the claim's id too.
+    pub(super) lease_id: i64,
+    /// The lease of this keeper's that it was last bound to.
+    pub(super) own_lease: i64,
+    /// The length of that lease.
+    pub(super) lease: Duration,
+    /// Known once etcd has told.
+    pub(super) order: Option<u64>,
+    /// The revision at which its standing was read.
+    pub(super) seen: i64,
+    pub(super) stands: Stands,
+    /// The leases on which its key was asked for without an answer: each question may still be carried out.
+    pub(super) under_way: Vec<i64>,
+    ends: Moment,
+    serial: u64,
+}
+
+/// Where it stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    Unknown,
+    Holds,
+    Waits {
+        ahead: usize,
+        lease: Option<Duration>,
+    },
+}
+
+/// What a list that was read says about a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// It holds, and never waited or did not wait any more.
+    Holds,
+    /// It waited, and has come to hold.
+    Promoted { order: u64 },
+    /// It waits until one of these leaves or becomes a reader.
+    Waits { blockers: Vec<Vec<u8>> },
+    /// Its key is gone.
+    Gone,
+    /// More is known already, or the claim is not ours any more.
+    Old,
+}
+
+/// Whether a claim is one of this keeper's.
+#[derive(Debug)]
+pub(super) enum Known {
+    Alive(Box<Entry>),
+    /// It has ended.
+    Over,
+    Not,
+}
+
+/// All claims of one keeper.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    entries: HashMap<ClaimId, Entry>,
+    /// When each ends, unless it is renewed.
+    agenda: BTreeMap<(Moment, u64), ClaimId>,
+    serials: u64,
+    /// Keys that are over here, and are being deleted there.
+    doomed: HashSet<Vec<u8>>,
+}
+
+impl Claims {
+    /// The claim's entry as it was, or a new one. From now on its key may be made on this lease.
+    pub(super) fn admit(
+        &mut self,
+        keys: &Keys,
+        claim: &Claim,
+        (lease_id, ends, since): (i64, Moment, u64),
+    ) -> Result<Entry, Error> {
+        if let Some(entry) = self.entries.get_mut(&claim.id) {
+            if entry.name != claim.name {
+                return Err(Error::invalid("a claim id is for one name only"));
+            }
+            let before = entry.clone();
+            entry.ask_on(lease_id);
+            return Ok(before);
+        }
+        self.serials += 1;
+        let entry = Entry {
+            name: claim.name.clone(),
+            directory: keys.directory(&claim.name),
+            key: keys.claim(&claim.name, &claim.id),
+            note: Note::of(claim, since),
+            lease_id,
+            own_lease: lease_id,
+            lease: claim.lease,
+            order: None,
+            seen: 0,
+            stands: Stands::Unknown,
+            under_way: Vec::new(),
+            ends,
+            serial: self.serials,
+        };
+        let mut kept = entry.clone();
+        kept.ask_on(lease_id);
+        self.agenda.insert((ends, entry.serial), claim.id);
+        self.entries.insert(claim.id, kept);
+        Ok(entry)
+    }
+
+    /// The claim's entry, if it is not over by now.
+    pub(super) fn alive(&self, claim: &Claim, now: Moment) -> Option<Entry> {
+        let entry = self.entries.get(&claim.id)?;
+        (entry.name == claim.name && now < entry.ends).then(|| entry.clone())
+    }
+
+    /// What is known of the claim.
+    pub(super) fn known(&self, claim: &Claim, now: Moment) -> Known {
+        match self.entries.get(&claim.id) {
+            Some(entry) if entry.name == claim.name && now < entry.ends => {
+                Known::Alive(Box::new(entry.clone()))
+            }
+            Some(entry) if entry.name == claim.name => Known::Over,
+            _ => Known::Not,
+        }
+    }
+
+    pub(super) fn get(&self, id: ClaimId) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    pub(super) fn change(&mut self, id: ClaimId, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            change(entry);
+        }
+    }
+
+    /// It lives until then.
+    pub(super) fn prolong(&mut self, id: ClaimId, ends: Moment) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            self.agenda.remove(&(entry.ends, entry.serial));
+            entry.ends = ends;
+            self.agenda.insert((ends, entry.serial), id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        self.agenda.remove(&(entry.ends, entry.serial));
+        Some(entry)
+    }
+
+    /// Takes in what a list says about the claim.
+    pub(super) fn judge(&mut self, id: ClaimId, list: &List) -> Judged {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return Judged::Old;
+        };
+        if list.revision < entry.seen {
+            return Judged::Old;
+        }
+        entry.seen = list.revision;
+        if let Some(listed) = list.find(&entry.key) {
+            entry.note = listed.note.clone();
+            entry.lease_id = listed.lease;
+        }
+        match list.place_of(&entry.key) {
+            Place::Gone => Judged::Gone,
+            Place::Holds { order } => {
+                entry.order = Some(order);
+                let before = std::mem::replace(&mut entry.stands, Stands::Holds);
+                match before {
+                    Stands::Waits { .. } => Judged::Promoted { order },
+                    Stands::Holds | Stands::Unknown => Judged::Holds,
+                }
+            }
+            Place::Waits {
+                order,
+                ahead,
+                lease,
+                mut blockers,
+            } => {
+                entry.order = Some(order);
+                entry.stands = Stands::Waits { ahead, lease };
+                // And its own, so that it learns at once when it is broken.
+                blockers.push(entry.key.clone());
+                Judged::Waits { blockers }
+            }
+        }
+    }
+
+    /// When the next one ends.
+    pub(super) fn next_end(&self) -> Moment {
+        self.agenda
+            .first_key_value()
+            .map_or(Moment::NEVER, |((ends, _), _)| *ends)
+    }
+
+    /// Takes out what is over by now.
+    pub(super) fn expired(&mut self, now: Moment) -> Vec<(ClaimId, Entry)> {
+        let mut over = Vec::new();
+        while let Some(((ends, _), id)) = self.agenda.first_key_value() {
+            if *ends > now {
+                break;
+            }
+            let id = *id;
+            match self.remove(id) {
+                Some(entry) => over.push((id, entry)),
+                None => break,
+            }
+        }
+        over
+    }
+
+    /// The claims that are bound to this lease.
+    pub(super) fn on_lease(&self, lease_id: i64) -> Vec<ClaimId> {
+        let on_it = self.entries.iter();
+        let on_it = on_it.filter(|(_, entry)| entry.lease_id == lease_id);
+        on_it.map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn doom(&mut self, key: &[u8]) {
+        self.doomed.insert(key.to_vec());
+    }
+
+    pub(super) fn deleted(&mut self, key: &[u8]) {
+        self.doomed.remove(key);
+    }
+
+    /// Whether the key is there only because its deletion is under way.
+    pub(super) fn is_doomed(&self, key: &[u8]) -> bool {
+        self.doomed.contains(key)
+    }
+}
+
+impl Entry {
+    pub(super) fn ends(&self) -> Moment {
+        self.ends
+    }
+
+    pub(super) fn bind_to(&mut self, lease_id: i64, lease: Duration) {
+        self.lease_id = lease_id;
+        self.own_lease = lease_id;
+        self.lease = lease;
+    }
+
+    fn ask_on(&mut self, lease: i64) {
+        if !self.under_way.contains(&lease) {
+            self.under_way.push(lease);
+        }
+    }
+
+    /// The leases of this keeper's that its key may be bound to, now or later.
+    pub(super) fn own_leases(&self) -> Vec<i64> {
+        let mut leases = self.under_way.clone();
+        if !leases.contains(&self.own_lease) {
+            leases.push(self.own_lease);
+        }
+        leases
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.note.mode
+    }
+}

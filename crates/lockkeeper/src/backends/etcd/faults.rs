@@ -1,0 +1,238 @@
+//! What etcd's errors mean. Whatever is not known to be definite counts as unknown.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use tonic::{Code, Status};
+
+use super::BACKEND;
+use crate::error::Error;
+
+const FULL: &str = "its database is full (alarm NOSPACE), so nothing was entered; compact and defragment it, then disarm the alarm";
+
+/// Why a question was not answered with a result.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The lease does not exist (any more); nothing was changed.
+    LeaseGone,
+    /// A lease with this id exists already.
+    LeaseExists,
+    /// The server's database is full. A question that just filled it was carried out.
+    Full,
+    /// The token of this connection is no longer good.
+    TokenExpired,
+    /// The server wants a user, and the question came without a token.
+    NoUser,
+    /// TLS was not agreed on with this member: nothing was asked of it.
+    Untrusted(String),
+    /// For the caller.
+    Told(Error),
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Told(error) => error,
+            // Whoever gives a lease an id of its own, or asks again with a new one, never sees these.
+            Fault::LeaseGone => unreachable("a lease ended meanwhile"),
+            Fault::Full => Error::Refused {
+                backend: BACKEND,
+                why: FULL.into(),
+            },
+            Fault::LeaseExists => unreachable("a lease with this id exists already"),
+            Fault::TokenExpired => unreachable("the login ended meanwhile"),
+            Fault::Untrusted(said) => untrusted(&said),
+            Fault::NoUser => denied(
+                "the server wants a user: write etcd://user:password@host or password-file=FILE"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// What the server said, with all its causes, as one line.
+#[derive(Debug)]
+struct Said(String);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Said {}
+
+pub(super) fn unreachable(during: impl Into<String>) -> Error {
+    Error::Unreachable {
+        backend: BACKEND,
+        during: during.into(),
+        source: None,
+    }
+}
+
+fn refused(why: &str) -> Fault {
+    Fault::Told(Error::Refused {
+        backend: BACKEND,
+        why: why.into(),
+    })
+}
+
+fn denied(what: String) -> Error {
+    Error::Denied {
+        backend: BACKEND,
+        what,
+    }
+}
+
+/// What a failed call means.
+pub(super) fn classify(status: &Status, during: &str) -> Fault {
+    let said = status.message();
+    let says = |words: &str| said.contains(words);
+    match status.code() {
+        Code::NotFound if says("lease not found") => Fault::LeaseGone,
+        Code::FailedPrecondition if says("lease already exists") => Fault::LeaseExists,
+        Code::Unauthenticated => Fault::TokenExpired,
+        Code::InvalidArgument if says("auth store is old") => Fault::TokenExpired,
+        Code::InvalidArgument if says("user name is empty") => Fault::NoUser,
+        Code::InvalidArgument if says("authentication failed") => {
+            let what = "it knows no such user, or the password is wrong";
+            Fault::Told(denied(what.into()))
+        }
+        Code::PermissionDenied => Fault::Told(denied(format!(
+            "{during}: the user needs a role with read and write rights on the whole prefix"
+        ))),
+        Code::ResourceExhausted if says("space exceeded") => Fault::Full,
+        Code::InvalidArgument if says("too large") || says("too many operations") => {
+            refused("the request is larger than the server allows")
+        }
+        Code::InvalidArgument if says("too large lease TTL") => {
+            refused("it does not keep leases that long; ask for a shorter one")
+        }
+        Code::Unimplemented => refused("the server is too old: version 3.4 or later is needed"),
+        _ if says("certificate") || chain(status).contains("certificate") => {
+            Fault::Untrusted(chain(status))
+        }
+        _ => Fault::Told(unknown(status, during)),
+    }
+}
+
+/// Whether this failure is the member's own, so that another one may do better.
+pub(super) fn is_the_members(fault: &Fault) -> bool {
+    matches!(fault, Fault::Untrusted(_)) || is_unknown(fault)
+}
+
+/// Whether the question may be carried out in spite of it.
+pub(super) fn is_unknown(fault: &Fault) -> bool {
+    matches!(fault, Fault::Told(error) if error.is_unknown())
+}
+
+fn unknown(status: &Status, during: &str) -> Error {
+    Error::Unreachable {
+        backend: BACKEND,
+        during: during.into(),
+        source: Some(Arc::new(Said(chain(status)))),
+    }
+}
+
+/// What a failed connection means.
+pub(super) fn not_connected(error: &tonic::transport::Error, member: &str) -> Error {
+    let said = chain(error);
+    if said.contains("certificate") {
+        return untrusted(&said);
+    }
+    Error::Unreachable {
+        backend: BACKEND,
+        during: format!("connecting to {member}"),
+        source: Some(Arc::new(Said(said))),
+    }
+}
+
+fn untrusted(said: &str) -> Error {
+    denied(format!(
+        "TLS was not agreed on ({said}); ca=FILE in the URL names whom to trust, cert=FILE and key=FILE who we are"
+    ))
+}
+
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = match error.downcast_ref::<Status>() {
+        Some(status) => status.message().to_owned(),
+        None => error.to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(code: Code, message: &str) -> Fault {
+        classify(&Status::new(code, message), "entering")
+    }
+
+    // FAULTS 19
+    #[test]
+    fn only_what_is_surely_definite_is_definite() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: no leader"),
+            (Code::Unavailable, "etcdserver: leader changed"),
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (Code::Unknown, "transport error"),
+            (Code::Cancelled, ""),
+            (Code::Internal, "h2 protocol error"),
+            (Code::DeadlineExceeded, ""),
+            (Code::ResourceExhausted, "etcdserver: too many requests"),
+            (Code::Aborted, "something new"),
+        ] {
+            let fault = told(code, message);
+            assert!(is_the_members(&fault), "{code:?} {message}: {fault:?}");
+        }
+    }
+
+    #[test]
+    fn definite_answers_say_what_to_do() {
+        let cases = [
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                "role",
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                "user:password",
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                "password is wrong",
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                "compact",
+            ),
+            (Code::Unimplemented, "unknown method", "3.4"),
+            (
+                Code::Unavailable,
+                "invalid peer certificate: UnknownIssuer",
+                "ca=FILE",
+            ),
+        ];
+        for (code, message, cure) in cases {
+            let error = Error::from(told(code, message));
+            assert!(!error.is_unknown(), "{error}");
+            assert!(error.to_string().contains(cure), "{error}");
+        }
+        let gone = told(Code::NotFound, "etcdserver: requested lease not found");
+        assert!(matches!(gone, Fault::LeaseGone));
+    }
+}

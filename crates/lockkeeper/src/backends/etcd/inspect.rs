@@ -1,0 +1,203 @@
+//! Looking at names, and breaking a claim.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::client::Told;
+use super::faults::{Fault, is_unknown, unreachable};
+use super::keys::Directory;
+use super::leases::{new_id, revoke};
+use super::list::{self, Listed};
+use super::proto::{
+    Compare, Delete, Grant, GrantAnswer, KeyValue, LeaseAnswer, LeaseId, Put, Range, Request, Txn,
+    TxnAnswer, method,
+};
+use super::shared::Shared;
+use crate::backend::{ClaimView, LockView, Query, Released};
+use crate::error::Error;
+use crate::{Name, Token, rule};
+
+/// Keys in one answer.
+const PAGE: i64 = 2000;
+/// Questions under way at once.
+const AT_ONCE: usize = 64;
+/// Nothing that is looked at has a lease of its own.
+const LIMIT: Duration = Duration::from_secs(2);
+/// How long it is remembered what an operator broke, in seconds.
+const REMEMBERED: i64 = 24 * 3600;
+
+impl Shared {
+    pub(super) async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {
+        let directory = match query {
+            Query::One(name) => self.keys.directory(name),
+            Query::All => self.keys.all(),
+        };
+        let mut names: BTreeMap<Name, Vec<Listed>> = BTreeMap::new();
+        for kv in self.read_all(&directory).await? {
+            if self.claims().is_doomed(&kv.key) {
+                continue;
+            }
+            if let Some(name) = self.keys.name_of(&kv.key) {
+                names.entry(name).or_default().push(kv.into());
+            }
+        }
+        let leases = names.values().flatten().map(|listed| listed.lease);
+        let left = self.leases_left(leases.collect()).await;
+        names
+            .into_iter()
+            .map(|(name, listed)| self.view(name, listed, &left))
+            .collect()
+    }
+
+    /// All keys of a directory, as of one revision.
+    async fn read_all(&self, directory: &Directory) -> Result<Vec<KeyValue>, Error> {
+        let mut range = Range {
+            limit: PAGE,
+            ..list::whole(directory)
+        };
+        let mut all = Vec::new();
+        loop {
+            let page = self.client.range(&range, LIMIT).await?;
+            all.extend(page.kvs);
+            let Some(last) = all.last().filter(|_| page.more) else {
+                return Ok(all);
+            };
+            range.key.clone_from(&last.key);
+            range.key.push(0);
+            if range.revision == 0 {
+                range.revision = page.header.map_or(0, |header| header.revision);
+            }
+        }
+    }
+
+    /// How long each lease lives, unless it is kept alive; of those that the server tells about.
+    async fn leases_left(&self, mut leases: Vec<i64>) -> HashMap<i64, Duration> {
+        leases.sort_unstable();
+        leases.dedup();
+        let mut left = HashMap::new();
+        for some in leases.chunks(AT_ONCE) {
+            let ask = some.iter().map(|id| async move {
+                let question = LeaseId { id: *id };
+                let told =
+                    self.client
+                        .ask::<_, LeaseAnswer>(method::TIME_TO_LIVE, &question, LIMIT);
+                let seconds = u64::try_from(told.await.ok()?.answer.ttl).ok()?;
+                Some((*id, Duration::from_secs(seconds)))
+            });
+            left.extend(join_all(ask).await.into_iter().flatten());
+        }
+        left
+    }
+
+    fn view(
+        &self,
+        name: Name,
+        mut list: Vec<Listed>,
+        left: &HashMap<i64, Duration>,
+    ) -> Result<LockView, Error> {
+        list.sort_by_key(|listed| listed.order);
+        let holders = rule::holders(list.iter().map(|listed| listed.note.mode));
+        let now = self.clock.wall().as_millis() as u64;
+        let view = |listed: Listed| {
+            let lease = listed.note.lease.unwrap_or(Duration::MAX);
+            let since = match listed.note.since {
+                0 => now,
+                since => since,
+            };
+            Ok(ClaimView {
+                token: Token::new(listed.order, 0).map_err(Error::invalid)?,
+                mode: listed.note.mode,
+                since: Duration::from_millis(now.saturating_sub(since)),
+                lease_left: left
+                    .get(&listed.lease)
+                    .copied()
+                    .unwrap_or_default()
+                    .min(lease),
+                party: listed.note.party,
+            })
+        };
+        let mut holds: Vec<ClaimView> = list.into_iter().map(view).collect::<Result<_, Error>>()?;
+        let waiters = holds.split_off(holders);
+        Ok(LockView {
+            name,
+            holders: holds,
+            waiters,
+        })
+    }
+
+    pub(super) async fn evict(
+        &self,
+        name: &Name,
+        order: u64,
+        why: &str,
+    ) -> Result<Released, Error> {
+        let revision = i64::try_from(order).unwrap_or_default();
+        if revision == 0 {
+            return Ok(Released::Gone);
+        }
+        let range = Range {
+            min_create_revision: revision,
+            max_create_revision: revision,
+            ..list::whole(&self.keys.directory(name))
+        };
+        let Some(kv) = self.client.range(&range, LIMIT).await?.kvs.pop() else {
+            return Ok(Released::Gone);
+        };
+        let delete = Delete {
+            key: kv.key.clone(),
+        };
+        let delete = Txn {
+            compare: vec![Compare::created_at(&kv.key, revision)],
+            success: vec![Request::Delete(delete).into()],
+            failure: Vec::new(),
+        };
+        let record = format!("{name} order {order}: {why}");
+        let told = match self.delete_and_record(&delete, record).await {
+            // A full server deletes, and writes nothing: breaking the claim matters more than the record.
+            Err(Fault::Full) => self.client.txn(&delete, LIMIT).await,
+            told => told,
+        };
+        let told = told?;
+        match (told.answer.succeeded, told.repeated) {
+            (true, _) => Ok(Released::Freed),
+            (false, false) => Ok(Released::Gone),
+            (false, true) => Err(unreachable("breaking a claim: the first answer was lost")),
+        }
+    }
+
+    /// Deletes, and writes a record of it in the same step, which lives for a day by a lease of its own.
+    async fn delete_and_record(
+        &self,
+        delete: &Txn,
+        record: String,
+    ) -> Result<Told<TxnAnswer>, Fault> {
+        let id = new_id().map_err(Fault::Told)?;
+        let grant = Grant {
+            ttl: REMEMBERED,
+            id,
+        };
+        let granted = self
+            .client
+            .ask::<_, GrantAnswer>(method::GRANT, &grant, LIMIT);
+        granted.await?;
+        let record = Put {
+            key: self.keys.broken(id),
+            value: record.into_bytes(),
+            lease: id,
+        };
+        let mut txn = delete.clone();
+        txn.success.push(Request::Put(record).into());
+        let told = self.client.txn(&txn, LIMIT).await;
+        // A record of what was not done goes; whether an unanswered question was, nobody knows.
+        let done = match &told {
+            Ok(told) => told.answer.succeeded || told.repeated,
+            Err(fault) => is_unknown(fault),
+        };
+        if !done {
+            revoke(&self.client, id).await;
+        }
+        told
+    }
+}

@@ -1,0 +1,164 @@
+//! Three members: the leader dies, a follower dies, the leader is paused, only a minority is left.
+
+use std::time::{Duration, Instant};
+
+use lockkeeper::Guard;
+use lockkeeper_testbed::{Etcd, EtcdThree, Setup};
+use tokio::time::{sleep, timeout};
+
+use crate::stage::{LEASE, SOON, acquires, all_leave, keeper, until_waiting};
+
+/// Three members with the usual election timeout: shorter ones lose their leader on a busy machine.
+fn patient() -> EtcdThree {
+    let setup = Setup::new().setting("heartbeat-interval", "100");
+    EtcdThree::start_with(&setup.setting("election-timeout", "1000")).unwrap()
+}
+
+/// Released, or without an answer: then the keeper goes on by itself.
+async fn gives_back(guard: Guard) {
+    if let Err(error) = guard.release().await {
+        assert!(error.is_unknown(), "{error}");
+    }
+}
+
+fn leader(three: &EtcdThree) -> &Etcd {
+    let end = Instant::now() + SOON;
+    loop {
+        if let Some(leader) = three.leader() {
+            return leader;
+        }
+        assert!(Instant::now() < end, "no leader");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn follower(three: &EtcdThree) -> &Etcd {
+    let leader = leader(three).address();
+    let mut others = three.nodes().iter();
+    others.find(|node| node.address() != leader).unwrap()
+}
+
+/// A holder and a waiter live through the loss of a member.
+async fn survives_the_loss_of(three: &EtcdThree, lost: &Etcd) {
+    let members = three.addresses();
+    let mut keepers = Vec::new();
+    // Some of them are connected to the member that dies.
+    for _ in 0..4 {
+        keepers.push(keeper(&members).await);
+    }
+    let lease = Duration::from_secs(6);
+    let guard = acquires(keepers[0].lock("a").lease(lease)).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for keeper in &keepers[1..] {
+        let lock = keeper.lock("a").lease(lease);
+        tasks.spawn(async move {
+            let guard = acquires(lock).await;
+            let token = guard.token();
+            gives_back(guard).await;
+            token
+        });
+    }
+    until_waiting(&keepers[0], "a", 3).await;
+    lost.server().kill().unwrap();
+    sleep(lease).await;
+    guard.check().expect("kept by the others");
+    assert!(tasks.try_join_next().is_none(), "two holders");
+    let mut last = guard.token();
+    gives_back(guard).await;
+    while let Some(token) = timeout(SOON, tasks.join_next()).await.expect("in time") {
+        let token = token.expect("granted");
+        assert!(token > last, "the token rises");
+        last = token;
+    }
+    lost.server().restart().unwrap();
+    all_leave(keepers, lost).await;
+}
+
+// proves: L1, W2, F1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_is_killed() {
+    let three = patient();
+    survives_the_loss_of(&three, leader(&three)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_killed() {
+    let three = patient();
+    survives_the_loss_of(&three, follower(&three)).await;
+}
+
+// proves: L1, L7
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_grants_nothing() {
+    let three = patient();
+    let members = three.addresses();
+    let (one, two) = (keeper(&members).await, keeper(&members).await);
+    let guard = acquires(one.lock("a").lease(LEASE)).await;
+    let (token, deadline) = (guard.token(), Instant::now() + guard.remaining());
+    let [gone, also_gone, _left] = three.nodes() else {
+        panic!("three members");
+    };
+    gone.server().pause().unwrap();
+    also_gone.server().pause().unwrap();
+    let told = two.lock("b").try_acquire().await;
+    assert!(
+        matches!(&told, Err(error) if error.is_unknown()),
+        "{told:?}"
+    );
+    timeout(SOON, guard.lost()).await.expect("reported");
+    assert!(Instant::now() < deadline + LEASE, "reported too late");
+    let told = two.lock("a").acquire_within(Duration::from_secs(1)).await;
+    assert!(told.is_err(), "a minority granted");
+    gone.server().resume().unwrap();
+    also_gone.server().resume().unwrap();
+    let next = acquires(two.lock("a")).await;
+    assert!(next.token() > token, "the token rises");
+    assert!(guard.release().await.is_err(), "what is lost stays lost");
+    next.check().expect("a late release does not touch it");
+    gives_back(next).await;
+    // Whether anything of the try was there, nobody said for longer than its lease: it is named.
+    let closing = two.close().await;
+    assert!(
+        closing
+            .not_released
+            .iter()
+            .all(|left| left.name.as_str() == "b"),
+        "{closing:?}"
+    );
+    drop(two);
+    all_leave([one], gone).await;
+}
+
+// bug 69
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_was_stalled_makes_no_two_holders() {
+    let three = patient();
+    let members = three.addresses();
+    let (one, two) = (keeper(&members).await, keeper(&members).await);
+    for _ in 0..3 {
+        let guard = acquires(one.lock("a").lease(LEASE)).await;
+        let waiting = tokio::spawn(acquires(two.lock("a").lease(LEASE)));
+        until_waiting(&one, "a", 1).await;
+        let stalled = leader(&three);
+        stalled.server().pause().unwrap();
+        sleep(LEASE + Duration::from_secs(1)).await;
+        stalled.server().resume().unwrap();
+        let end = Instant::now() + LEASE;
+        while Instant::now() < end {
+            // Either it is still held, or the holder knew before the next one got it.
+            if waiting.is_finished() {
+                guard.check().expect_err("two holders");
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        let token = guard.token();
+        let _lost_or_not = guard.release().await;
+        let next = timeout(SOON, waiting)
+            .await
+            .expect("in time")
+            .expect("granted");
+        assert!(next.token() > token, "the token rises");
+        gives_back(next).await;
+    }
+    all_leave([one, two], &three.nodes()[0]).await;
+}
