@@ -1,0 +1,278 @@
+//! Renewing: one round trip for any number of claims, which proves that the session lives and tells
+//! which of its nodes do.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use zookeeper_client as zk;
+
+use super::claims::{Place, key};
+use super::client::{Session, fault};
+use super::looking::Judged;
+use super::shared::Shared;
+use super::waiting;
+use crate::Mode;
+use crate::backend::Standing;
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::lifecycle::deadline::Moment;
+
+/// Up to so many claims are asked for one by one, more of them by the list of all the session's nodes.
+const FEW: usize = 8;
+/// A keeper with more claims than this renews them in step.
+const MANY: usize = 16;
+
+/// All nodes of the session, at one moment.
+#[derive(Debug)]
+pub(super) struct Roll {
+    called: Moment,
+    session: i64,
+    paths: Arc<HashSet<String>>,
+}
+
+impl Shared {
+    pub(super) async fn renew(self: &Arc<Self>, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
+        claims
+            .iter()
+            .try_for_each(|claim| self.check_lease(claim))?;
+        let asked = self.clock.now();
+        let mut places = Vec::with_capacity(claims.len());
+        for claim in claims {
+            places.push(self.settled(claim, asked).await?);
+        }
+        let listed: Vec<(&Claim, &Place)> = claims
+            .iter()
+            .zip(&places)
+            .filter_map(|(claim, place)| Some((claim, place.as_ref()?)))
+            .collect();
+        let Some(session) = listed.first().map(|(_, place)| place.session.clone()) else {
+            return Ok(vec![Standing::Gone; claims.len()]);
+        };
+        let (alive, unchanged) = self.ask(&session, &listed, asked).await?;
+        let mut seen = alive.into_iter().zip(unchanged);
+        let mut standings = Vec::with_capacity(claims.len());
+        for (claim, place) in claims.iter().zip(&places) {
+            standings.push(
+                match place.as_ref().and_then(|place| Some((place, seen.next()?))) {
+                    Some((place, seen)) => self.standing(claim, place, seen, asked).await?,
+                    None => Standing::Gone,
+                },
+            );
+        }
+        Ok(standings)
+    }
+
+    /// The place of a claim that is in the list, as far as this keeper knows; its lease starts anew.
+    async fn settled(&self, claim: &Claim, now: Moment) -> Result<Option<Place>, Error> {
+        let Some(place) = self.claims.renew(claim, now).filter(|place| !place.over) else {
+            return Ok(None);
+        };
+        if place.node.is_some() {
+            return Ok(Some(place));
+        }
+        match self.find(claim, &place.session).await? {
+            true => Ok(self.claims.place(&key(claim))),
+            false => Ok(None),
+        }
+    }
+
+    /// Which of the claims' nodes are there, and for whom nothing has changed ahead. Everything is sent
+    /// at once. Without the leader's word, which `sync` is, a server that lost the leader could answer
+    /// for a session that is over.
+    async fn ask(
+        &self,
+        session: &Session,
+        listed: &[(&Claim, &Place)],
+        asked: Moment,
+    ) -> Result<(Vec<bool>, Vec<bool>), Error> {
+        let during = "renewing leases";
+        let own: Vec<String> = listed
+            .iter()
+            .map(|(claim, place)| {
+                let child = place.node.as_ref().map_or("", |node| node.child.as_str());
+                self.path(&claim.name, child)
+            })
+            .collect();
+        let few = own.len() <= FEW;
+        let synced = few.then(|| session.client.sync(&self.config.chroot));
+        let each = own.iter().filter(|_| few);
+        let each = join_all(each.map(|path| session.client.check_stat(path)));
+        let ahead = join_all(listed.iter().map(|(claim, place)| {
+            let watched = place.watched().into_iter();
+            let asks = watched.map(|contender| {
+                let stat = session
+                    .client
+                    .check_stat(&self.path(&claim.name, &contender.child));
+                async move {
+                    Ok::<_, zk::Error>(
+                        stat.await?
+                            .is_some_and(|stat| stat.version == contender.version),
+                    )
+                }
+            });
+            join_all(asks)
+        }));
+        let alive = match synced {
+            Some(synced) => {
+                synced.await.map_err(|error| fault(during, error))?;
+                let stats: Result<Vec<_>, zk::Error> = each.await.into_iter().collect();
+                let stats = stats.map_err(|error| fault(during, error))?;
+                stats.iter().map(Option::is_some).collect()
+            }
+            None => {
+                let all = self.call_the_roll(session, asked).await?;
+                own.iter().map(|path| all.contains(path)).collect()
+            }
+        };
+        let mut unchanged = Vec::with_capacity(listed.len());
+        for answers in ahead.await {
+            let answers: Result<Vec<bool>, zk::Error> = answers.into_iter().collect();
+            let answers = answers.map_err(|error| fault(during, error))?;
+            // Whoever watches nobody has not looked at the line yet.
+            unchanged.push(!answers.is_empty() && answers.into_iter().all(|same| same));
+        }
+        Ok((alive, unchanged))
+    }
+
+    /// The list of all nodes of the session. Those who ask while it is being made share the next one.
+    async fn call_the_roll(
+        &self,
+        session: &Session,
+        asked: Moment,
+    ) -> Result<Arc<HashSet<String>>, Error> {
+        let mut roll = self.roll.lock().await;
+        if let Some(roll) = &*roll
+            && roll.called >= asked
+            && roll.session == session.id()
+        {
+            return Ok(roll.paths.clone());
+        }
+        let during = "renewing leases";
+        let called = self.clock.now();
+        let synced = session.client.sync(&self.config.chroot);
+        let listed = session.client.list_ephemerals(&self.config.chroot);
+        synced.await.map_err(|error| fault(during, error))?;
+        let paths = listed.await.map_err(|error| fault(during, error))?;
+        let paths = Arc::new(paths.into_iter().collect::<HashSet<String>>());
+        *roll = Some(Roll {
+            called,
+            session: session.id(),
+            paths: paths.clone(),
+        });
+        Ok(paths)
+    }
+
+    async fn standing(
+        self: &Arc<Self>,
+        claim: &Claim,
+        place: &Place,
+        (alive, unchanged): (bool, bool),
+        asked: Moment,
+    ) -> Result<Standing, Error> {
+        let (Some(node), true) = (&place.node, alive) else {
+            self.claims.forget(&key(claim));
+            return Ok(Standing::Gone);
+        };
+        let session = &place.session;
+        match &place.line {
+            None => Ok(Standing::Holds {
+                order: node.order,
+                lease_left: self.lease_left(claim, session, asked),
+            }),
+            Some(line) if unchanged && line.is_told_of_all(place.mode()) => {
+                Ok(self.waits(line.len(), session))
+            }
+            Some(_) => {
+                let listed = self.list(session, &claim.name).await?;
+                let judged = self.judge(&key(claim), (session, node), listed).await?;
+                if judged == Judged::Holds {
+                    waiting::tell_those_behind(self, key(claim));
+                }
+                Ok(self.stands(claim, judged, session))
+            }
+        }
+    }
+
+    fn lease_left(&self, claim: &Claim, session: &Session, asked: Moment) -> Duration {
+        let believed = claim.lease.min(session.silence);
+        if self.claims.len() < MANY {
+            return believed;
+        }
+        in_step(asked, believed)
+    }
+
+    pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Result<Standing, Error> {
+        self.check_lease(claim)?;
+        let now = self.clock.now();
+        let Some(place) = self.settled(claim, now).await? else {
+            return Ok(Standing::Gone);
+        };
+        let mut note = place.note.clone();
+        match note.mode {
+            Mode::Shared => {}
+            Mode::Exclusive => {
+                note.mode = Mode::Shared;
+                let child = place.node.as_ref().map_or("", |node| node.child.as_str());
+                let path = self.path(&claim.name, child);
+                let session = &place.session;
+                match session
+                    .client
+                    .set_data(&path, note.text().as_bytes(), None)
+                    .await
+                {
+                    Ok(_) => self.claims.becomes_shared(&key(claim)),
+                    Err(zk::Error::NoNode) => {
+                        self.claims.forget(&key(claim));
+                        return Ok(Standing::Gone);
+                    }
+                    Err(error) => return Err(fault("downgrading", error)),
+                }
+                // As a reader it may be let in where it had to wait.
+                if let (Some(node), Some(_)) = (&place.node, &place.line) {
+                    let listed = self.list(session, &claim.name).await?;
+                    let judged = self.judge(&key(claim), (session, node), listed).await?;
+                    return Ok(self.stands(claim, judged, session));
+                }
+            }
+            // It would stand in the way of the permits beside it.
+            mode => {
+                return Err(Error::invalid(format_args!(
+                    "a claim of mode {mode} cannot be downgraded"
+                )));
+            }
+        }
+        let standings = self.renew(std::slice::from_ref(claim)).await?;
+        Ok(standings.into_iter().next().unwrap_or(Standing::Gone))
+    }
+}
+
+/// A lease that ends so that its renewal, after a third of it, falls on a beat that all claims share.
+fn in_step(asked: Moment, believed: Duration) -> Duration {
+    let beat = u64::try_from(believed.as_nanos() / 6)
+        .unwrap_or(u64::MAX)
+        .max(1);
+    let due = asked.nanos().saturating_add(2 * beat);
+    let on_beat = due - due % beat;
+    Duration::from_nanos(3 * (on_beat - asked.nanos())).min(believed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: W3
+    #[test]
+    fn the_renewals_of_many_claims_fall_together() {
+        let believed = Duration::from_secs(6);
+        let mut dues = HashSet::new();
+        for millis in 0..2000 {
+            let asked = Moment::from_nanos(millis * 1_000_000 + 1);
+            let left = in_step(asked, believed);
+            assert!(left > believed / 2 && left <= believed, "{left:?}");
+            dues.insert((asked + left / 3).nanos() / 1_000_000);
+        }
+        assert!(dues.len() <= 3, "{dues:?}");
+    }
+}

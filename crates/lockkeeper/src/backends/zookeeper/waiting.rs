@@ -1,0 +1,221 @@
+//! Waiting: one task per waiting claim listens to those few ahead whose leaving can let it in, and rings
+//! when it holds. Nothing is sent while nothing changes.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use zookeeper_client as zk;
+
+use super::claims::{Key, Node, Place};
+use super::client::Session;
+use super::looking::Judged;
+use super::names::Contender;
+use super::shared::Shared;
+use crate::Mode;
+use crate::backend::Wake;
+use crate::rule::Verdict;
+
+/// Before asking again after a lost connection; the client reconnects meanwhile.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Starts to listen for a claim, in place of any task that did.
+pub(super) fn listen(shared: &Arc<Shared>, key: Key) {
+    let task = tokio::spawn(stand(Arc::downgrade(shared), key.clone()));
+    shared.claims.watched_by(&key, task.abort_handle());
+}
+
+/// What happened ahead of a claim.
+enum Change {
+    /// These left.
+    Left(Vec<String>),
+    /// One is no longer what it was.
+    Other,
+    /// The claim's own node is gone.
+    OwnGone,
+    /// The connection was lost before that was known.
+    Unknown,
+}
+
+async fn stand(shared: Weak<Shared>, key: Key) {
+    loop {
+        let Some(place) = shared
+            .upgrade()
+            .and_then(|shared| shared.claims.place(&key))
+        else {
+            return;
+        };
+        if place.line.is_none() || place.over || place.session.is_over() {
+            return;
+        }
+        let change = change_ahead(&shared, &key, &place).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let left = match change {
+            Change::Left(left) => left,
+            Change::Other => Vec::new(),
+            Change::OwnGone => {
+                shared.claims.forget(&key);
+                shared.bell.ring(Wake::Look(key.1));
+                return;
+            }
+            Change::Unknown => {
+                shared.clock.sleep_until(shared.clock.now() + PAUSE).await;
+                continue;
+            }
+        };
+        if shared.reconsider(&key, &left).await == Waits::NoLonger {
+            return;
+        }
+    }
+}
+
+/// Waits for the first change among those that are watched. There is no gap: a watch is set by a question
+/// whose answer tells what was true when it was set.
+async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change {
+    let watched = place.watched();
+    let Some(paths) = shared.upgrade().map(|shared| {
+        let paths = watched
+            .iter()
+            .map(|ahead| shared.path(&key.0, &ahead.child));
+        paths.collect::<Vec<String>>()
+    }) else {
+        return Change::Unknown;
+    };
+    let client = &place.session.client;
+    let Some(own) = own_path(shared, key, place) else {
+        return Change::Unknown;
+    };
+    // A session hears of changes in their order. So if the claim was broken before the one ahead left, that
+    // is heard first, and the claim is not taken for a holder.
+    let own = client.check_and_watch_stat(&own);
+    let set = join_all(paths.iter().map(|path| client.check_and_watch_stat(path))).await;
+    let own = match own.await {
+        Ok((Some(_), watcher)) => watcher,
+        Ok((None, _)) => return Change::OwnGone,
+        Err(_) => return Change::Unknown,
+    };
+    let (mut left, mut changed, mut events) = (Vec::new(), false, Vec::new());
+    for (ahead, answer) in watched.iter().zip(set) {
+        match answer {
+            Ok((None, _)) => left.push(ahead.child.clone()),
+            Ok((Some(stat), _)) if stat.version != ahead.version => {
+                changed = true;
+                if let Some(shared) = shared.upgrade() {
+                    shared.claims.saw(key, &ahead.child, stat.version);
+                }
+            }
+            Ok((Some(_), watcher)) => events.push(Box::pin(next_event(ahead, watcher))),
+            Err(_) => return Change::Unknown,
+        }
+    }
+    if !left.is_empty() {
+        return Change::Left(left);
+    }
+    if changed || events.is_empty() {
+        return Change::Other;
+    }
+    tokio::select! {
+        biased;
+        change = own_event(own) => change,
+        (change, ..) = select_all(events) => change,
+    }
+}
+
+fn own_path(shared: &Weak<Shared>, key: &Key, place: &Place) -> Option<String> {
+    let node = place.node.as_ref()?;
+    Some(shared.upgrade()?.path(&key.0, &node.child))
+}
+
+async fn own_event(watcher: zk::OneshotWatcher) -> Change {
+    match watcher.changed().await.event_type {
+        zk::EventType::NodeDeleted => Change::OwnGone,
+        zk::EventType::Session => Change::Unknown,
+        _ => Change::Other,
+    }
+}
+
+async fn next_event(ahead: &Contender, watcher: zk::OneshotWatcher) -> Change {
+    match watcher.changed().await.event_type {
+        zk::EventType::NodeDeleted => Change::Left(vec![ahead.child.clone()]),
+        zk::EventType::Session => Change::Unknown,
+        _ => Change::Other,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Waits {
+    Still,
+    NoLonger,
+}
+
+impl Shared {
+    /// Something changed ahead of a claim: does it hold now?
+    async fn reconsider(self: &Arc<Self>, key: &Key, left: &[String]) -> Waits {
+        let Some(place) = self.claims.place(key) else {
+            return Waits::NoLonger;
+        };
+        let (Some(node), Some(line)) = (&place.node, &place.line) else {
+            return Waits::NoLonger;
+        };
+        // Those ahead when we last looked, less those who left, are more than are there now.
+        let holds = line.without(left).verdict(place.mode()) == Verdict::Holds;
+        if !left.is_empty() && holds {
+            self.claims.holds(key, None);
+            self.ring(key, node);
+            self.check_own_node(key, &place.session, node).await;
+            return Waits::NoLonger;
+        }
+        let Ok(listed) = self.list(&place.session, &key.0).await else {
+            self.clock.sleep_until(self.clock.now() + PAUSE).await;
+            return Waits::Still;
+        };
+        match self.judge(key, (&place.session, node), listed).await {
+            Ok(Judged::Holds) => {
+                self.ring(key, node);
+                Waits::NoLonger
+            }
+            Ok(Judged::Gone) => {
+                self.bell.ring(Wake::Look(key.1));
+                Waits::NoLonger
+            }
+            Ok(Judged::Waits(_)) | Err(_) => Waits::Still,
+        }
+    }
+
+    fn ring(self: &Arc<Self>, key: &Key, node: &Node) {
+        self.bell.ring(Wake::Holds {
+            claim: key.1,
+            order: node.order,
+        });
+        tell_those_behind(self, key.clone());
+    }
+
+    /// An operator may have broken the claim just before it came to hold; then that was no news.
+    async fn check_own_node(&self, key: &Key, session: &Session, node: &Node) {
+        let path = self.path(&key.0, &node.child);
+        if let Ok(None) = session.client.check_stat(&path).await {
+            self.claims.forget(key);
+            self.bell.ring(Wake::Look(key.1));
+        }
+    }
+}
+
+/// A claim for permits that has come to hold says so by a change of its node: whoever waits behind it for
+/// permits listens to it alone, and may be let in along with it.
+pub(super) fn tell_those_behind(shared: &Arc<Shared>, key: Key) {
+    let Some(place) = shared.claims.place(&key) else {
+        return;
+    };
+    let (Some(node), Mode::Permits { .. }) = (place.node.as_ref(), place.mode()) else {
+        return;
+    };
+    let path = shared.path(&key.0, &node.child);
+    let said = place
+        .session
+        .client
+        .set_data(&path, place.note.text().as_bytes(), None);
+    // If it is lost, their next renewal tells.
+    tokio::spawn(async move { drop(said.await) });
+}

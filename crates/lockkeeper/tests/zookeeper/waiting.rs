@@ -1,0 +1,131 @@
+//! What waiting and holding cost the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockkeeper::backend::{Backend, Released, Standing, Wake};
+use lockkeeper_testbed::ZooKeeper;
+
+use crate::stage::{Corner, SOON, exclusive, lines_up, takes};
+
+/// One of the server's own counters.
+fn counter(server: &ZooKeeper, name: &str) -> i64 {
+    let all = server.ask("mntr").unwrap();
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    let number = line.unwrap_or_else(|| panic!("no {name} in {all}"));
+    number.trim().parse::<f64>().unwrap() as i64
+}
+
+// proves: W5, W6
+// bug 42, bug 43
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
+    const WAITERS: usize = 200;
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    // The longest session that the server allows: few pings of the sessions' own.
+    let settings = "session=60s";
+    let holder = corner.connect(settings).await;
+    let held = exclusive("a");
+    takes(&holder, &held).await;
+    let mut line: Vec<(Arc<dyn Backend>, _)> = Vec::new();
+    for place in 1..=WAITERS {
+        let backend = corner.connect(settings).await;
+        let claim = exclusive("a");
+        assert_eq!(lines_up(&backend, &claim).await, place);
+        line.push((backend, claim));
+    }
+    // Watches are set behind the answers' backs.
+    let watches = || server.ask("wchs").unwrap();
+    while !watches().contains(&format!("Total watches:{}", 2 * WAITERS)) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = counter(&server, "zk_packets_received");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let packets = counter(&server, "zk_packets_received") - before;
+    println!("{packets} packets in 2 s from {WAITERS} waiters, their sessions' pings included");
+    assert!(packets <= WAITERS as i64, "{packets} packets");
+
+    let mut wakes: Vec<_> = line.iter().map(|(backend, _)| backend.wakes()).collect();
+    let before = counter(&server, "zk_sum_node_deleted_watch_count");
+    assert_eq!(holder.release(&held).await.unwrap(), Released::Freed);
+    let first = tokio::time::timeout(SOON, wakes[0].next())
+        .await
+        .expect("a push");
+    assert!(matches!(first, Some(Wake::Holds { claim, .. }) if claim == line[0].1.id));
+    let others = join_all(
+        wakes[1..]
+            .iter_mut()
+            .map(|wakes| tokio::time::timeout(Duration::from_millis(300), wakes.next())),
+    );
+    assert!(others.await.iter().all(Result::is_err), "a herd");
+    let notified = counter(&server, "zk_sum_node_deleted_watch_count") - before;
+    assert_eq!(notified, 1, "watches fired by one release");
+}
+
+// proves: W3
+// bug 11
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_claims_cost_one_keep_alive() {
+    const CLAIMS: usize = 2000;
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    let ours = corner.connect("session=60s").await;
+    let claims: Vec<_> = (0..CLAIMS).map(|n| exclusive(&n.to_string())).collect();
+    for some in claims.chunks(100) {
+        join_all(some.iter().map(|claim| takes(&ours, claim))).await;
+    }
+    let before = counter(&server, "zk_packets_received");
+    // As the watchdog does: in batches, all at once.
+    let batches = claims.chunks(500).map(|batch| ours.renew(batch));
+    for standings in join_all(batches).await {
+        let holds = |standing: &Standing| matches!(standing, Standing::Holds { .. });
+        assert!(standings.unwrap().iter().all(holds));
+    }
+    let packets = counter(&server, "zk_packets_received") - before;
+    println!("{packets} packets renew {CLAIMS} claims");
+    assert!(packets <= 12, "{packets} packets");
+}
+
+// A name that was ours alone just now, and is again, costs one node made and one deleted; and as soon as
+// somebody else comes, that is seen.
+// proves: L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_ours_again_costs_two_packets() {
+    const CYCLES: i64 = 100;
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    let (ours, other) = (
+        corner.connect("session=60s").await,
+        corner.connect("session=60s").await,
+    );
+    let mut fewest = i64::MAX;
+    // The more nodes there were, the longer the proof lasts; a busy machine needs many.
+    for _ in 0..60 {
+        let before = counter(&server, "zk_packets_received");
+        for _ in 0..CYCLES {
+            let claim = exclusive("a");
+            takes(&ours, &claim).await;
+            assert_eq!(ours.release(&claim).await.unwrap(), Released::Freed);
+        }
+        fewest = fewest.min(counter(&server, "zk_packets_received") - before);
+        if fewest <= CYCLES * 9 / 4 {
+            break;
+        }
+    }
+    println!("{fewest} packets for {CYCLES} cycles");
+    assert!(fewest <= CYCLES * 9 / 4, "{fewest} packets");
+    // Somebody else takes it in between: the next number is not ours.
+    for _ in 0..20 {
+        let (first, held, late) = (exclusive("a"), exclusive("a"), exclusive("a"));
+        takes(&ours, &first).await;
+        assert_eq!(ours.release(&first).await.unwrap(), Released::Freed);
+        takes(&other, &held).await;
+        assert_eq!(lines_up(&ours, &late).await, 1, "two holders");
+        assert_eq!(ours.release(&late).await.unwrap(), Released::Freed);
+        assert_eq!(other.release(&held).await.unwrap(), Released::Freed);
+    }
+}
