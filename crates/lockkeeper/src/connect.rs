@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use crate::backend::Backend;
+#[cfg(feature = "etcd")]
+use crate::backends::etcd;
 #[cfg(feature = "local")]
 use crate::backends::local;
 use crate::backends::memory::Memory;
+#[cfg(feature = "zookeeper")]
+use crate::backends::zookeeper;
+#[cfg(feature = "redis")]
+use crate::backends::{redis, redlock};
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
 /// Opens the backend that the URL names.
-pub(crate) fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>, Error> {
+pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>, Error> {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     match scheme {
         Some("memory") if url == "memory:" => Ok(Memory::new(clock.clone()).backend()),
@@ -19,17 +25,45 @@ pub(crate) fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>, Erro
         )),
         #[cfg(feature = "local")]
         Some("local") => local::connect(&local::Config::from_url(url)?, clock.clone()),
+        #[cfg(feature = "etcd")]
+        Some("etcd") => etcd::connect(&etcd::Config::from_url(url)?, clock.clone()).await,
+        #[cfg(feature = "redis")]
+        Some("redis" | "rediss") if redis::dialects::Config::is_for(url) => {
+            redis::dialects::connect(&redis::dialects::Config::from_url(url)?, clock.clone()).await
+        }
+        #[cfg(feature = "redis")]
+        Some("redlock") => redlock::connect(&redlock::Config::from_url(url)?, clock.clone()).await,
+        #[cfg(feature = "redis")]
+        Some(
+            "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+            | "rediss+cluster",
+        ) => redis::connect(&redis::Config::from_url(url)?).await,
+        #[cfg(feature = "zookeeper")]
+        Some("zookeeper") => {
+            zookeeper::connect(&zookeeper::Config::from_url(url)?, clock.clone()).await
+        }
         Some(other) => Err(Error::invalid(format!(
-            "{other}: is no engine that this build knows; it knows {KNOWN}"
+            "{other}: is no engine that this build knows; it knows {}",
+            SCHEMES.join(", ")
         ))),
         None => Err(Error::invalid(format!(
-            "an engine's URL is needed, one of {KNOWN}"
+            "an engine's URL is needed, one of {}",
+            SCHEMES.join(", ")
         ))),
     }
 }
 
-const KNOWN: &str = if cfg!(feature = "local") {
-    "local: and memory:"
-} else {
-    "memory:"
-};
+/// The schemes that this build knows.
+const SCHEMES: &[&str] = &[
+    #[cfg(feature = "local")]
+    "local:",
+    #[cfg(feature = "redis")]
+    "redis://",
+    #[cfg(feature = "redis")]
+    "redlock://",
+    #[cfg(feature = "etcd")]
+    "etcd://",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper://",
+    "memory:",
+];

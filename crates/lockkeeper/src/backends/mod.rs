@@ -1,6 +1,14 @@
 //! One folder per engine, each behind its own feature; nothing outside this folder and `connect.rs`
 //! names an engine.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redlock;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
