@@ -17,6 +17,7 @@ use self::supervise::{Ending, Supervisor};
 use crate::args::RunArgs;
 use crate::exit::{self, Failure};
 use crate::signals::{Arrived, Signals};
+use crate::span;
 
 /// What the command can be sent through us, and news of its end.
 const SIGNALS: [Signal; 9] = [
@@ -35,20 +36,23 @@ const SIGNALS: [Signal; 9] = [
 const CLOSING: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(on: &str, options: &RunArgs) -> Result<u8, Failure> {
-    let grace = grace(options)?;
+    // Before anybody is asked: what cannot be right on any engine.
+    grace(options, options.lease)?;
     if let (Some(take), Some(of)) = (options.permits, options.of) {
         Mode::permits(take, of).map_err(|error| Failure::new(exit::USAGE, error.to_string()))?;
     }
-    crate::wait_for(under_lock(on, options, grace))
+    crate::wait_for(under_lock(on, options))
 }
 
-async fn under_lock(on: &str, options: &RunArgs, grace: Duration) -> Result<u8, Failure> {
+async fn under_lock(on: &str, options: &RunArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen(&SIGNALS).map_err(cannot_start)?;
     let connecting = Keeper::builder().label(label(options)).connect(on);
     let keeper = match acquire::unless_ended(&mut signals, connecting).await {
         Ok(keeper) => keeper,
         Err(reason) => return not_obtained(reason),
     };
+    let believed = options.lease.min(keeper.guarantees().longest_silence);
+    let grace = grace(options, believed)?;
     let guard = match acquire::acquire(&keeper, options, &mut signals).await {
         Ok(guard) => guard,
         Err(reason) => {
@@ -159,13 +163,17 @@ fn label(options: &RunArgs) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn grace(options: &RunArgs) -> Result<Duration, Failure> {
+/// How long the command gets between TERM and KILL, if a hold is good for so long after a renewal.
+fn grace(options: &RunArgs, believed: Duration) -> Result<Duration, Failure> {
     const LONGEST: Duration = Duration::from_secs(10);
-    let grace = options.grace.unwrap_or((options.lease / 3).min(LONGEST));
-    // Two thirds of the lease are left when a renewal is due: a longer grace would end commands whose
-    // lock is in no danger.
-    if grace > options.lease / 2 {
-        let sentence = "--grace can be at most half of --lease: shorten it or lengthen the lease";
+    let grace = options.grace.unwrap_or((believed / 3).min(LONGEST));
+    // Two thirds of that are left when a renewal is due: a longer grace would end commands whose lock
+    // is in no danger.
+    if grace > believed / 2 {
+        let most = span::show(believed / 2);
+        let sentence = format!(
+            "--grace can be at most half of what a hold is good for, {most} here: shorten it or lengthen --lease"
+        );
         return Err(Failure::new(exit::USAGE, sentence));
     }
     Ok(grace)

@@ -1,4 +1,4 @@
-//! A directory of locks of its own, and the real program on it.
+//! A place of locks of its own, and the real program on it.
 #![allow(dead_code, reason = "each test file uses the part that it needs")]
 
 use std::fs;
@@ -13,17 +13,28 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper");
 
 pub(crate) struct Place {
     dir: TempDir,
+    /// Where the locks live, unless it is the directory.
+    engine: Option<String>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::Builder::new().prefix("lk").tempdir().unwrap(),
+            engine: None,
+        }
+    }
+
+    pub(crate) fn on(url: impl Into<String>) -> Self {
+        Self {
+            engine: Some(url.into()),
+            ..Self::new()
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("local:{}", self.locks().display())
+        let local = || format!("local:{}", self.locks().display());
+        self.engine.clone().unwrap_or_else(local)
     }
 
     /// Where the locks live.
