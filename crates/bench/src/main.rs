@@ -1,16 +1,22 @@
-//! Measures lockkeeper against the limits beneath it, side by side in one run, on this machine:
-//! `lockkeeper-bench local` prints a table and writes JSON. It also plays the processes that it
-//! measures, so that nothing but this program is started.
+//! Measures lockkeeper against the limits beneath it and against its peers, side by side in one run, on
+//! this machine: `lockkeeper-bench redis` prints a table, writes JSON and draws the distributions. It
+//! also plays the processes that it measures, except for other people's clients.
 
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod contenders;
 mod cpu;
+mod engines;
 mod figures;
 mod machine;
+mod picture;
+mod pinning;
 mod place;
+mod racers;
 mod report;
 mod statistics;
+mod turns;
 mod workers;
 
 use std::error::Error;
@@ -25,14 +31,14 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 
 fn main() -> ExitCode {
     let outcome = match arguments::parse(std::env::args().skip(1)) {
-        Ok(Task::Local(arguments)) => local(&arguments),
+        Ok(Task::Measure(arguments)) => measure(&arguments),
         Ok(Task::Worker(arguments)) => workers::work(&arguments),
         Ok(Task::Help) => {
-            println!("{}", arguments::HELP);
+            println!("{}", arguments::help());
             Ok(())
         }
         Err(why) => {
-            eprintln!("lockkeeper-bench: {why}\n\n{}", arguments::HELP);
+            eprintln!("lockkeeper-bench: {why}\n\n{}", arguments::help());
             return ExitCode::from(2);
         }
     };
@@ -45,24 +51,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures everything about `local:` that was asked for. A target that is missed is a result, not
-/// an error.
-fn local(arguments: &Arguments) -> Result<()> {
+/// Measures everything that was asked for. A target that is missed is a result, not an error.
+fn measure(arguments: &Arguments) -> Result<()> {
     let place = Place::make(arguments.dir.as_deref())?;
     let mut report = Report::begin(&place)?;
-    for section in figures::LOCAL {
-        if arguments.wants(section.name) {
-            eprintln!("measuring {}: {}", section.name, section.about);
-            report.add(section, &place)?;
-        }
+    for section in arguments.sections() {
+        eprintln!("measuring {}", section.name);
+        report.add(section, &place)?;
     }
     report.end()?;
     println!("{}", report.table());
-    let file = match &arguments.json {
-        Some(file) => file.clone(),
-        None => place.results().join("local.json"),
-    };
+    let suite = arguments.suite.name;
+    let beside = |ending: &str| place.results().join(format!("{suite}{ending}"));
+    let file = arguments.json.clone().unwrap_or_else(|| beside(".json"));
     report.save(&file)?;
     println!("JSON: {}", file.display());
-    Ok(())
+    let directory = arguments.svg.clone().unwrap_or_else(|| beside(""));
+    if report.draw(&directory)? > 0 {
+        println!("pictures: {}", directory.display());
+    }
+    report.complete()
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::figures::Section;
 use crate::machine::{self, Disturbance, Reading};
+use crate::picture::Picture;
 use crate::place::Place;
 
 /// One measured figure and its target.
@@ -33,24 +34,29 @@ pub(crate) enum Target {
     AtMost(f64),
     Below(f64),
     AtLeast(f64),
+    /// For comparison only.
+    None,
 }
 
 impl Figure {
-    pub(crate) fn reached(&self) -> bool {
+    /// Whether the target is reached, where there is one.
+    pub(crate) fn reached(&self) -> Option<bool> {
         match self.target {
-            Target::AtMost(target) => self.value <= target,
-            Target::Below(target) => self.value < target,
-            Target::AtLeast(target) => self.value >= target,
+            Target::AtMost(target) => Some(self.value <= target),
+            Target::Below(target) => Some(self.value < target),
+            Target::AtLeast(target) => Some(self.value >= target),
+            Target::None => None,
         }
     }
 }
 
 impl Target {
-    fn parts(self) -> (&'static str, f64) {
+    fn parts(self) -> Option<(&'static str, f64)> {
         match self {
-            Self::AtMost(target) => ("<=", target),
-            Self::Below(target) => ("<", target),
-            Self::AtLeast(target) => (">=", target),
+            Self::AtMost(target) => Some(("<=", target)),
+            Self::Below(target) => Some(("<", target)),
+            Self::AtLeast(target) => Some((">=", target)),
+            Self::None => None,
         }
     }
 }
@@ -60,11 +66,15 @@ impl Target {
 pub(crate) struct Report {
     started: Instant,
     reading: Reading,
+    priority: String,
     load_before: String,
     load_after: String,
     whole: Option<Disturbance>,
     disk: String,
     figures: Vec<(&'static str, Figure, Disturbance)>,
+    pictures: Vec<Picture>,
+    /// Sections that could not be measured, and why.
+    failures: Vec<(&'static str, String)>,
 }
 
 impl Report {
@@ -72,25 +82,41 @@ impl Report {
         Ok(Self {
             started: Instant::now(),
             reading: Reading::now()?,
+            priority: machine::hurry(),
             load_before: machine::load()?,
             load_after: String::new(),
             whole: None,
             disk: file_system(place.path()),
             figures: Vec::new(),
+            pictures: Vec::new(),
+            failures: Vec::new(),
         })
     }
 
-    /// Measures a section.
+    /// Measures a section. One that fails does not take the others' figures along.
     pub(crate) fn add(&mut self, section: &Section, place: &Place) -> Result<()> {
         let reading = Reading::now()?;
-        let figures = (section.measure)(place);
-        let figures = figures.map_err(|error| format!("{}: {error}", section.name))?;
+        let measured = match section.measure(place) {
+            Ok(measured) => measured,
+            Err(error) => {
+                self.failures.push((section.name, error.to_string()));
+                return Ok(());
+            }
+        };
         let disturbance = reading.since()?;
-        let named = figures
-            .into_iter()
-            .map(|one| (section.name, one, disturbance));
-        self.figures.extend(named);
+        let figures = measured.figures.into_iter();
+        self.figures
+            .extend(figures.map(|one| (section.name, one, disturbance)));
+        self.pictures.extend(measured.pictures);
         Ok(())
+    }
+
+    /// Whether all that was asked for has been measured.
+    pub(crate) fn complete(&self) -> Result<()> {
+        match self.failures.len() {
+            0 => Ok(()),
+            some => Err(format!("{some} sections could not be measured").into()),
+        }
     }
 
     pub(crate) fn end(&mut self) -> Result<()> {
@@ -114,14 +140,17 @@ impl Report {
         let mut lines = vec![String::new()];
         lines.extend(aligned(&rows));
         lines.push(String::new());
+        let failure = |(section, why): &(&str, String)| format!("NOT MEASURED: {section}: {why}");
+        lines.extend(self.failures.iter().map(failure));
         let whole = self.whole.unwrap_or(Disturbance {
             foreign: 0.0,
             stolen: 0.0,
         });
         lines.push(format!(
-            "{}; files on {}; {:.0} s; load average before {}, after {}; of all cores others used {:.1} %, the host took {:.1} %",
+            "{}; files on {}; priority {}; {:.0} s; load average before {}, after {}; of all cores others used {:.1} %, the host took {:.1} %",
             machine::description(),
             self.disk,
+            self.priority,
             self.started.elapsed().as_secs_f64(),
             self.load_before,
             self.load_after,
@@ -145,17 +174,27 @@ impl Report {
         Ok(())
     }
 
+    /// Draws the distributions; how many there are.
+    pub(crate) fn draw(&self, directory: &Path) -> Result<usize> {
+        for picture in &self.pictures {
+            picture.save(directory)?;
+        }
+        Ok(self.pictures.len())
+    }
+
     fn json(&self) -> Value {
         let figures: Vec<Value> = self.figures.iter().map(figure_json).collect();
         json!({
             "machine": machine::description(),
             "files_on": self.disk,
+            "priority": self.priority,
             "seconds": self.started.elapsed().as_secs_f64(),
             "load_before": self.load_before,
             "load_after": self.load_after,
             "foreign_cpu_percent": self.whole.map(|whole| whole.foreign),
             "stolen_cpu_percent": self.whole.map(|whole| whole.stolen),
             "figures": figures,
+            "not_measured": self.failures,
         })
     }
 }
@@ -164,21 +203,26 @@ impl Report {
 const NOISY: f64 = 10.0;
 
 fn row((_, figure, disturbance): &(&str, Figure, Disturbance)) -> [String; 7] {
-    let (relation, target) = figure.target.parts();
-    let reached = if figure.reached() { "yes" } else { "NO" };
+    let target = figure.target.parts();
+    let target = target.map(|(relation, target)| format!("{relation} {target} {}", figure.unit));
+    let reached = match figure.reached() {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None => "-",
+    };
     [
         figure.what.clone(),
         figure.limit.clone(),
         figure.ours.clone(),
         format!("{:.2} {}", figure.value, figure.unit),
-        format!("{relation} {target} {}", figure.unit),
+        target.unwrap_or_else(|| "-".into()),
         reached.into(),
         format!("{:.0} %", disturbance.foreign + disturbance.stolen),
     ]
 }
 
 fn figure_json((section, figure, disturbance): &(&str, Figure, Disturbance)) -> Value {
-    let (relation, target) = figure.target.parts();
+    let (relation, target) = figure.target.parts().unzip();
     json!({
         "section": section,
         "figure": figure.what,
@@ -249,10 +293,11 @@ mod tests {
             Target::Below(1.0),
             Target::AtLeast(1.0),
         ] {
-            assert!(!figure(f64::NAN, target).reached());
+            assert_eq!(figure(f64::NAN, target).reached(), Some(false));
         }
-        assert!(figure(1.0, Target::AtMost(1.0)).reached());
-        assert!(!figure(1.0, Target::Below(1.0)).reached());
-        assert!(figure(1.0, Target::AtLeast(1.0)).reached());
+        assert_eq!(figure(1.0, Target::AtMost(1.0)).reached(), Some(true));
+        assert_eq!(figure(1.0, Target::Below(1.0)).reached(), Some(false));
+        assert_eq!(figure(1.0, Target::AtLeast(1.0)).reached(), Some(true));
+        assert_eq!(figure(1.0, Target::None).reached(), None);
     }
 }

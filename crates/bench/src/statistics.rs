@@ -1,12 +1,26 @@
 //! Medians and percentiles. No means: one preempted round would move them.
 
-/// The value below which `percent` of the values lie, by the nearest rank; NaN of nothing.
+/// Values in order.
+#[derive(Debug)]
+pub(crate) struct Percentiles(Vec<f64>);
+
+impl Percentiles {
+    pub(crate) fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Self(sorted)
+    }
+
+    /// The value below which `percent` of the values lie, by the nearest rank; NaN of nothing.
+    pub(crate) fn at(&self, percent: f64) -> f64 {
+        let rank = (self.0.len() as f64 * percent / 100.0).ceil() as usize;
+        let place = rank.clamp(1, self.0.len().max(1)) - 1;
+        self.0.get(place).copied().unwrap_or(f64::NAN)
+    }
+}
+
 pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
-    let place = rank.clamp(1, sorted.len().max(1)) - 1;
-    sorted.get(place).copied().unwrap_or(f64::NAN)
+    Percentiles::of(values).at(percent)
 }
 
 pub(crate) fn median(values: &[f64]) -> f64 {

@@ -1,59 +1,116 @@
-//! Ten thousand leases kept alive by one process.
+//! Ten thousand leases kept alive by one keeper: how many calls the engine gets, and what they cost.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::place::Place;
+use super::Measured;
+use crate::contenders::OURS;
+use crate::engines::{Counts, Engine};
 use crate::report::{Figure, Target};
 use crate::workers::Worker;
 use crate::{Result, cpu};
 
-const LEASES: u32 = 10_000;
-const LEASE: Duration = Duration::from_secs(3);
-const SETTLE: Duration = Duration::from_secs(3);
-const WATCHED: Duration = Duration::from_secs(12);
+const LEASES: u64 = 10_000;
+const LEASE: Duration = Duration::from_secs(30);
+/// A lease is renewed when a third of it has passed.
+const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVALS: u32 = 3;
 
-pub(crate) fn measure(place: &Place) -> Result<Vec<Figure>> {
-    let mut worker = Worker::start("leases", &[&place.url("leases")?])?;
-    let lease_ms = LEASE.as_millis();
-    let [before, _] = worker.ask(&format!("hold {LEASES} {lease_ms}"))?;
-    sleep(SETTLE);
-    let (used, start) = (cpu::of_process(worker.pid())?, Instant::now());
-    sleep(WATCHED);
-    let used = cpu::of_process(worker.pid())? - used;
-    let watched = start.elapsed();
-    let [held, listed, after] = worker.ask("check")?;
-    worker.end()?;
-    if (held, listed) != (u64::from(LEASES), u64::from(LEASES)) {
-        return Err(format!("of {LEASES} leases {held} are held, {listed} are listed").into());
+/// What distinguishes the engines.
+#[derive(Debug)]
+pub(super) struct Leases {
+    pub(super) engine: Engine,
+    pub(super) cost: Cost,
+}
+
+/// What may be paid for them.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cost {
+    /// So many calls in an interval for each lease, and so much of a core.
+    Batches { calls: f64, core_percent: f64 },
+    /// No more than one lease alone: what keeps the session alive keeps all alive. One more may fall
+    /// into the window.
+    OneKeepAlive,
+}
+
+struct Watched {
+    counts: Counts,
+    core_percent: f64,
+    held: u64,
+}
+
+impl Leases {
+    pub(super) fn measure(&self) -> Result<Measured> {
+        let many = self.watch(LEASES)?;
+        let name = self.engine.name();
+        let calls = |counts: &Counts| counts.commands + counts.keep_alives;
+        let detail = json!({
+            "leases": many.held, "intervals": INTERVALS, "interval_s": INTERVAL.as_secs(),
+            "commands": many.counts.commands, "keep_alives": many.counts.keep_alives,
+            "script_calls": many.counts.inner, "core_percent": many.core_percent,
+        });
+        let total = calls(&many.counts);
+        let figures = match self.cost {
+            Cost::Batches {
+                calls,
+                core_percent,
+            } => vec![
+                Figure {
+                    what: format!("{name}: {LEASES} leases, calls for each renewal"),
+                    limit: format!("{:.0} s interval", INTERVAL.as_secs_f64()),
+                    ours: format!("{total} calls in {INTERVALS} intervals"),
+                    value: total as f64 / f64::from(INTERVALS) / LEASES as f64,
+                    unit: "calls",
+                    target: Target::AtMost(calls),
+                    detail: detail.clone(),
+                },
+                Figure {
+                    what: format!("{name}: {LEASES} leases, processor"),
+                    limit: "-".into(),
+                    ours: "all held".into(),
+                    value: many.core_percent,
+                    unit: "% of a core",
+                    target: Target::Below(core_percent),
+                    detail,
+                },
+            ],
+            Cost::OneKeepAlive => {
+                let one = calls(&self.watch(1)?.counts);
+                vec![Figure {
+                    what: format!("{name}: {LEASES} claims, calls beyond those of one"),
+                    limit: format!("1 claim {one} in {INTERVALS} intervals"),
+                    ours: format!("{total}, {:.2} % of a core", many.core_percent),
+                    value: total as f64 - one as f64,
+                    unit: "calls",
+                    target: Target::AtMost(1.0),
+                    detail,
+                }]
+            }
+        };
+        Ok(figures.into())
     }
-    let percent = 100.0 * used.as_secs_f64() / watched.as_secs_f64();
-    let bytes = after.saturating_sub(before) as f64 / f64::from(LEASES);
-    let common = json!({
-        "leases": LEASES, "lease_ms": lease_ms as u64, "watched_s": watched.as_secs_f64(),
-        "held_at_the_end": held, "listed_at_the_end": listed,
-        "resident_before": before, "resident_after": after,
-    });
-    Ok(vec![
-        Figure {
-            what: format!("{LEASES} leases of 3 s: processor"),
-            limit: "-".into(),
-            ours: format!("all held after {:.0} s", (SETTLE + watched).as_secs_f64()),
-            value: percent,
-            unit: "% of a core",
-            target: Target::Below(25.0),
-            detail: common.clone(),
-        },
-        Figure {
-            what: format!("{LEASES} leases of 3 s: memory each"),
-            limit: "-".into(),
-            ours: format!("{bytes:.0} bytes"),
-            value: bytes / 1024.0,
-            unit: "KiB",
-            target: Target::Below(4.0),
-            detail: common,
-        },
-    ])
+
+    fn watch(&self, leases: u64) -> Result<Watched> {
+        let engine = self.engine.start()?;
+        let meter = engine.meter()?;
+        let mut worker = Worker::start("leases", OURS, &meter.url())?;
+        let [_before, _after] = worker.ask(&format!("hold {leases} {}", LEASE.as_millis()))?;
+        let (used, start) = (cpu::of_process(worker.pid())?, Instant::now());
+        let before = meter.read()?;
+        sleep(INTERVAL * INTERVALS);
+        let counts = meter.read()? - before;
+        let used = cpu::of_process(worker.pid())? - used;
+        let core_percent = 100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64();
+        let [held, listed, _memory] = worker.ask("check")?;
+        if (held, listed) != (leases, leases) {
+            return Err(format!("of {leases} leases {held} are held, {listed} are listed").into());
+        }
+        Ok(Watched {
+            counts,
+            core_percent,
+            held,
+        })
+    }
 }

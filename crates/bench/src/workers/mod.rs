@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::Result;
+use crate::turns::Turn;
 
 /// A process in a role.
 #[derive(Debug)]
@@ -18,22 +19,13 @@ pub(crate) struct Worker {
     answers: BufReader<ChildStdout>,
 }
 
-/// One turn of holding a lock, in nanoseconds of the clock that all processes share.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
-    pub(crate) process: u64,
-    pub(crate) asked: u64,
-    pub(crate) acquired: u64,
-    pub(crate) released: u64,
-}
-
 impl Worker {
-    /// Starts a process in a role. The kernel kills it when the thread that called this ends.
-    pub(crate) fn start(role: &str, arguments: &[&str]) -> Result<Self> {
+    /// Starts a process in a role, of a kind, at a URL. The kernel kills it when the thread that called
+    /// this ends.
+    pub(crate) fn start(role: &str, kind: &str, url: &str) -> Result<Self> {
         let parent = std::process::id().to_string();
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["worker", &parent, role])
-            .args(arguments)
+            .args(["worker", &parent, role, kind, url])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -77,14 +69,20 @@ impl Worker {
         self.hear()
     }
 
-    pub(crate) fn hear_turn(&mut self) -> Result<Turn> {
-        let [asked, acquired, released] = self.hear()?;
-        Ok(Turn {
-            process: self.pid().into(),
-            asked,
-            acquired,
-            released,
-        })
+    /// The turns of the next line.
+    pub(crate) fn hear_turns(&mut self) -> Result<Vec<Turn>> {
+        let numbers = self.hear_all()?;
+        let process = self.pid();
+        let (turns, []) = numbers.as_chunks() else {
+            return Err("half a turn came from a worker".into());
+        };
+        let turn = |[asked, acquired, released]: &[u64; 3]| Turn {
+            process,
+            asked: *asked,
+            acquired: *acquired,
+            released: *released,
+        };
+        Ok(turns.iter().map(turn).collect())
     }
 
     /// Lets it end by itself, and sees that it went well.
@@ -106,9 +104,9 @@ impl Drop for Worker {
     }
 }
 
-/// Is a worker: `PARENT ROLE ARGUMENT`.
+/// Is a worker: `PARENT ROLE KIND URL`.
 pub(crate) fn work(arguments: &[String]) -> Result<()> {
-    let [parent, role, argument] = arguments else {
+    let [parent, role, kind, url] = arguments else {
         return Err("a worker is started by this program only".into());
     };
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -117,5 +115,5 @@ pub(crate) fn work(arguments: &[String]) -> Result<()> {
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != parent {
         return Err("the process that started this worker is gone".into());
     }
-    roles::play(role, argument)
+    roles::play(role, kind, url)
 }

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::contenders::{FLOOR, OURS};
 use crate::place::Place;
 use crate::report::{Figure, Target};
 use crate::statistics::{median, percentile};
-use crate::workers::{Turn, Worker};
+use crate::turns::Turns;
+use crate::workers::Worker;
 use crate::{Result, cpu};
 
 const CROWD: usize = 200;
@@ -77,22 +79,17 @@ struct Gaps {
 impl Stage {
     fn set(place: &Place) -> Result<Self> {
         let (crowd_url, pair_url) = (place.url("crowd")?, place.url("pair")?);
-        let file = place.room("pair")?.join("flock");
-        let file = file.to_str().ok_or("the directory's path is not UTF-8")?;
-        let relay = |url: &str| Worker::start("relay", &[url]);
+        let relay = |kind, url: &str| Worker::start("relay", kind, url);
         let mut stage = Self {
-            warden: Worker::start("warden", &[&crowd_url])?,
+            warden: Worker::start("warden", OURS, &crowd_url)?,
             crowd: Vec::new(),
-            pair: [relay(&pair_url)?, relay(&pair_url)?],
-            flock: [
-                Worker::start("flock", &[file])?,
-                Worker::start("flock", &[file])?,
-            ],
+            pair: [relay(OURS, &pair_url)?, relay(OURS, &pair_url)?],
+            flock: [relay(FLOOR, &pair_url)?, relay(FLOOR, &pair_url)?],
         };
         stage.warden.tell("take")?;
-        let _held: Turn = stage.warden.hear_turn()?;
+        stage.warden.hear_turns()?;
         for _ in 0..CROWD {
-            let mut worker = relay(&crowd_url)?;
+            let mut worker = relay(OURS, &crowd_url)?;
             // One turn more than there are rounds: at the end of the last one all wait again.
             worker.tell(&format!("go {}", ROUNDS + 1))?;
             stage.crowd.push(worker);
@@ -146,14 +143,14 @@ impl Stage {
             gaps.pair.extend(duel(&mut self.pair)?);
             // The warden lets go and lines up again, behind everybody.
             self.warden.tell("pass")?;
-            turns.push(self.warden.hear_turn()?);
+            turns.extend(self.warden.hear_turns()?);
         }
         for worker in &mut self.crowd {
             for _ in 0..ROUNDS {
-                turns.push(worker.hear_turn()?);
+                turns.extend(worker.hear_turns()?);
             }
         }
-        gaps.crowd = gaps_between(turns);
+        gaps.crowd = Turns::in_order(turns)?.gaps();
         let expected = (CROWD as u32 * ROUNDS) as usize;
         if gaps.crowd.len() < expected {
             return Err(format!("{} hand-overs instead of {expected}", gaps.crowd.len()).into());
@@ -184,39 +181,8 @@ fn duel(two: &mut [Worker; 2]) -> Result<Vec<f64>> {
     let mut turns = Vec::new();
     for worker in two.iter_mut() {
         for _ in 0..TURNS {
-            turns.push(worker.hear_turn()?);
+            turns.extend(worker.hear_turns()?);
         }
     }
-    Ok(gaps_between(turns))
-}
-
-/// The gaps between turns of which the second was waited for before the first ended, by another
-/// process.
-fn gaps_between(mut turns: Vec<Turn>) -> Vec<f64> {
-    turns.sort_unstable_by_key(|turn| turn.acquired);
-    let real = |two: &&[Turn]| two[0].process != two[1].process && two[1].asked < two[0].released;
-    let gap = |two: &[Turn]| two[1].acquired.saturating_sub(two[0].released) as f64 / 1e3;
-    turns.windows(2).filter(real).map(gap).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_real_hand_overs_count() {
-        let turn = |process, asked, acquired, released| Turn {
-            process,
-            asked,
-            acquired,
-            released,
-        };
-        let turns = vec![
-            turn(2, 1_000, 22_000, 40_000), // waited for by 2 since 1 us: 2 us
-            turn(1, 0, 500, 20_000),
-            turn(2, 41_000, 42_000, 60_000), // the same process again
-            turn(1, 61_000, 62_000, 80_000), // came after the release
-        ];
-        assert_eq!(gaps_between(turns), [2.0]);
-    }
+    Ok(Turns::in_order(turns)?.gaps())
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::runtime;
 use crate::Result;
+use crate::contenders::OURS;
 use crate::machine::{nanos, nanos_after};
 use crate::place::Place;
 use crate::report::{Figure, Target};
@@ -66,7 +67,7 @@ async fn reenter(keeper: Keeper) -> Result<Vec<f64>> {
 
 fn crowd(place: &Place) -> Result<Figure> {
     let (tasks_url, processes_url) = (place.url("tasks")?, place.url("processes")?);
-    let start = |_| Worker::start("burst", &[&processes_url]);
+    let start = |_| Worker::start("burst", OURS, &processes_url);
     let mut workers: Vec<Worker> = (0..CONTENDERS).map(start).collect::<Result<_>>()?;
     let runtime = runtime()?;
     let keeper = runtime.block_on(Keeper::connect(&tasks_url))?;
