@@ -29,6 +29,21 @@ const PACKAGES: &[&str] = &[
     "nftables",
 ];
 
+/// The languages of other people's clients: how to see that one is there, and the packages that bring
+/// it. Not by package alone, because many machines have these from elsewhere, and a second one could
+/// push the first aside.
+const LANGUAGES: &[(&[&str], &[&str])] = &[
+    (
+        &["python3", "-c", "import ensurepip, venv"],
+        &["python3", "python3-venv"],
+    ),
+    (&["node", "--version"], &["nodejs"]),
+    (&["npm", "--version"], &["npm"]),
+    (&["javac", "-version"], &["default-jdk-headless"]),
+    (&["mvn", "--version"], &["maven"]),
+    (&["go", "version"], &["golang-go"]),
+];
+
 /// The installer asks this program whether it may start a service; 101 means no.
 const START_POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -43,8 +58,9 @@ enum Right {
 /// Installs what is missing, or says what is and how to install it.
 pub(crate) fn ensure() -> Result<(), String> {
     println!(
-        "xtask: looking for the {} Debian packages of the servers",
-        PACKAGES.len()
+        "xtask: looking for the {} Debian packages of the servers and {} language tools",
+        PACKAGES.len(),
+        LANGUAGES.len()
     );
     let missing = missing_packages()?;
     if missing.is_empty() {
@@ -76,7 +92,27 @@ fn missing_packages() -> Result<Vec<&'static str>, String> {
     let output = output.map_err(|error| {
         format!("dpkg-query: {error}; on another system than Debian, install the servers by hand")
     })?;
-    Ok(missing_from(&String::from_utf8_lossy(&output.stdout)))
+    let mut missing = missing_from(&String::from_utf8_lossy(&output.stdout));
+    missing.extend(missing_languages(succeeds));
+    Ok(missing)
+}
+
+fn missing_languages(is_there: impl Fn(&str, &[&str]) -> bool) -> Vec<&'static str> {
+    let absent = |probe: &&[&str]| !is_there(probe[0], &probe[1..]);
+    let absent = LANGUAGES.iter().filter(|(probe, _)| absent(probe));
+    absent
+        .flat_map(|(_, packages)| *packages)
+        .copied()
+        .collect()
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn missing_from(installed: &str) -> Vec<&'static str> {
@@ -100,14 +136,6 @@ fn how_to_install(missing: &[&str]) -> String {
 }
 
 fn right_to_install() -> Right {
-    let succeeds = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
     if Command::new("id")
         .arg("-u")
         .output()
@@ -186,6 +214,14 @@ mod tests {
         // Removed, but with its configuration kept.
         let removed = all_installed_but("gcc") + "gcc config-files\n";
         assert_eq!(missing_from(&removed), ["gcc"]);
+    }
+
+    #[test]
+    fn a_language_that_is_there_is_left_alone() {
+        assert!(missing_languages(|_, _| true).is_empty());
+        let all_but_npm = missing_languages(|program, _| program != "npm");
+        assert_eq!(all_but_npm, ["npm"]);
+        assert!(missing_languages(|_, _| false).contains(&"golang-go"));
     }
 
     #[test]

@@ -66,7 +66,12 @@ fn backend_of(file: &File) -> Option<&str> {
 
 fn may_use(path: &str, backend: &str) -> bool {
     let is_in = |module: &str| path == module || path.starts_with(&format!("{module}::"));
-    let siblings = [format!("backends::{backend}"), "backends::sql".to_owned()];
+    // The SQL dialects share their statements; a quorum of Redis nodes is made of Redis connections.
+    let shared = if backend == "redlock" { "redis" } else { "sql" };
+    let siblings = [
+        format!("backends::{backend}"),
+        format!("backends::{shared}"),
+    ];
     BACKEND_MAY_USE.iter().any(|module| is_in(module)) || siblings.iter().any(|own| is_in(own))
 }
 
