@@ -6,8 +6,8 @@ use lockkeeper::backend::{Entry, Released};
 use lockkeeper_testbed::{Redis, RedisFive, ReplyLoss};
 
 use crate::stage::{
-    LONG, SOON, backend, behind_proxies, claim, insist, keeper, keys_left, new_set, order,
-    reconnect, until,
+    LONG, SOON, backend, behind_proxies, claim, insist, keeper, keys_left, locked_on, new_set,
+    order, reconnect, until,
 };
 
 // proves: Q2
@@ -24,6 +24,25 @@ async fn one_slow_node_slows_nobody() {
     }
     let took = start.elapsed();
     assert!(took < Duration::from_secs(1), "five rounds took {took:?}");
+}
+
+// proves: F1, L5
+#[tokio::test]
+async fn entering_again_keeps_the_number_although_the_fast_nodes_have_lost_it() {
+    let (five, proxies, url) = behind_proxies();
+    let backend = backend(&url).await;
+    let a = claim(LONG);
+    let first = order(backend.enter(&a, Entry::Queue).await.unwrap());
+    until("all nodes have it", || locked_on(&five) == 5).await;
+    for node in &five.nodes()[..2] {
+        node.ask(&["DEL", "redlock:lock:n"]).unwrap();
+    }
+    // Two of the three that still have it answer last.
+    for proxy in &proxies[3..] {
+        proxy.delay(Duration::from_millis(100)).unwrap();
+    }
+    let again = order(insist(|| backend.enter(&a, Entry::Queue)).await);
+    assert_eq!(again, first, "a number that was told does not change");
 }
 
 // proves: L5, Q1

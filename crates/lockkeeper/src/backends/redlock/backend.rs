@@ -1,6 +1,7 @@
 //! The verbs: each asks all nodes at the same time and answers as soon as the outcome is decided.
 
 use std::collections::HashMap;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,12 @@ fn node_limit(lease: Duration) -> Duration {
 impl Backend for Redlock {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
         only_exclusive(claim.mode)?;
+        // A number once told is kept: a new offer could win where the claim had not arrived yet.
+        if self.held().contains_key(&claim.id)
+            && let [holds @ Standing::Holds { .. }] = self.renew(slice::from_ref(claim)).await?[..]
+        {
+            return Ok(holds);
+        }
         let sent = self.set.clock.now();
         let offer = self.set.offer(bucket(&claim.name));
         let cmd = self.set.keys.enter(claim, offer, entry == Entry::Queue);
