@@ -25,7 +25,8 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error>;
 
     /// These claims, holding or waiting, are alive: their leases start anew. One batch, one answer
-    /// each, in the same order. Never creates a claim.
+    /// each, in the same order. Never creates a claim. Where only some could be asked about, the others
+    /// are [`Standing::Unknown`]: a part of the engine that is down costs nobody else their lease.
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error>;
 
     /// Turns an exclusive claim into a shared one, in its place and under its token; wakes whom the
@@ -81,6 +82,8 @@ pub enum Standing {
     },
     /// It is not in the list: never was, left, expired, or was broken.
     Gone,
+    /// Only from a renewal, and only of some of its claims: these could not be asked about.
+    Unknown,
 }
 
 /// What releasing did.

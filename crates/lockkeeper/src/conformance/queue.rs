@@ -235,6 +235,7 @@ impl Twin {
                 assert!(holds, "granted against the rule");
                 self.list.push((order, contender));
             }
+            Standing::Unknown => panic!("only a renewal of several may say so"),
             Standing::Gone => assert!(entry == Entry::Try && !holds, "not entered"),
             Standing::Waits { .. } => {
                 assert!(entry == Entry::Queue && !holds, "waits against the rule");

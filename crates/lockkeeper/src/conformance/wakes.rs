@@ -174,7 +174,7 @@ pub(super) async fn the_time_to_look_again_finds_the_lease_ended(stage: &Stage) 
                 look_again_in: next,
                 ..
             } => look_again_in = next,
-            crate::backend::Standing::Gone => panic!("the waiter is gone"),
+            standing => panic!("the waiter is {standing:?}"),
         }
         assert!(looks < 50, "it spins");
     }

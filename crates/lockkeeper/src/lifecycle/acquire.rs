@@ -339,7 +339,7 @@ impl<'a> Driver<'a> {
                     return self.wait_in_line().await;
                 }
                 Ok(Standing::Gone) if entry == Entry::Try => return Obtained::Busy,
-                Ok(Standing::Gone) => {}
+                Ok(Standing::Gone | Standing::Unknown) => {}
                 Err(error) if error.is_unknown() => {
                     let since = *unreachable_since.get_or_insert(sent);
                     let patience = match entry {

@@ -273,11 +273,15 @@ impl Tracked {
             }
             // Without an answer for a whole lease, or with a clear no, the place in line is not worth
             // waiting in: the driver asks for a new one, and learns what is wrong.
-            Err(error) if waiting && (!error.is_unknown() || now - life.asked >= lease) => {
+            Err(error) if waiting && !error.is_unknown() => {
                 drop(life);
                 self.lose(LostReason::Expired)
             }
-            Err(_) => {
+            Ok(Standing::Unknown) | Err(_) if waiting && now - life.asked >= lease => {
+                drop(life);
+                self.lose(LostReason::Expired)
+            }
+            Ok(Standing::Unknown) | Err(_) => {
                 life.due = (now + retry_pause(lease)).min(life.deadline);
                 drop(life);
                 if !waiting {

@@ -50,7 +50,7 @@ fn essence(standing: Standing) -> String {
     match standing {
         Standing::Holds { order, lease_left } => format!("holds {order} for {lease_left:?}"),
         Standing::Waits { .. } => "waits".into(),
-        Standing::Gone => "gone".into(),
+        standing => format!("{standing:?}"),
     }
 }
 

@@ -218,7 +218,7 @@ pub(crate) async fn acquire_after(
         let look_again_in = match standing {
             Standing::Holds { order, .. } => return (order, asked),
             Standing::Waits { look_again_in, .. } => look_again_in,
-            Standing::Gone => panic!("gone while waiting"),
+            standing => panic!("{standing:?} while waiting"),
         };
         let _rung_or_time = tokio::time::timeout(look_again_in, wakes.next()).await;
         asked += 1;

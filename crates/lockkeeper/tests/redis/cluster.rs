@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper::backend::{Entry, Query, Released, Standing};
-use lockkeeper::{Error, Mode};
+use lockkeeper::{Error, HoldState, Mode};
 use lockkeeper_testbed::{Redis, RedisCluster};
 
 use crate::stage::{
@@ -231,6 +231,42 @@ async fn a_node_that_fails_and_comes_back_is_used_again() {
         insist(|| one.enter(&fresh, Entry::Queue)).await;
         insist(|| one.release(&fresh)).await;
     }
+}
+
+// proves: W2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_node_costs_nobody_elses_lease() {
+    let cluster = RedisCluster::start().unwrap();
+    for node in cluster.nodes() {
+        node.ask(&["CONFIG", "SET", "cluster-require-full-coverage", "no"])
+            .unwrap();
+    }
+    let lease = Duration::from_secs(3);
+    let keeper = keeper(&url(&cluster), lease).await;
+    let mut guards = Vec::new();
+    for number in 0..12 {
+        let lock = keeper.lock(format!("n{number}"));
+        guards.push((number, lock.acquire_within(SOON).await.unwrap()));
+    }
+    let silent = &cluster.nodes()[1];
+    let keys = silent.ask(&["KEYS", "lk:*:k:n*"]).unwrap().text();
+    let there: Vec<&str> = keys
+        .lines()
+        .filter_map(|key| key.rsplit(':').next())
+        .collect();
+    assert!((1..12).contains(&there.len()), "{keys}");
+    silent.server().pause().unwrap();
+    tokio::time::sleep(2 * lease).await;
+    for (number, guard) in &guards {
+        let lost = there.contains(&format!("n{number}").as_str());
+        let state = guard.state();
+        assert_eq!(
+            matches!(state, HoldState::Lost(_)),
+            lost,
+            "n{number}: {state:?}"
+        );
+    }
+    silent.server().resume().unwrap();
 }
 
 #[tokio::test]

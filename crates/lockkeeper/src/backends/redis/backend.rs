@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::answer::{REDIS, meaning};
@@ -67,6 +68,16 @@ impl RedisBackend {
         }
     }
 
+    /// How long one master may keep the answers of the others waiting. A lone server is waited for as
+    /// long as the caller likes.
+    fn part_limit(&self, claims: &[Claim]) -> Duration {
+        let shortest = claims.iter().map(|claim| claim.lease).min();
+        match shortest {
+            Some(lease) if !self.route.mixes_buckets() => lease / 6,
+            _ => Duration::MAX,
+        }
+    }
+
     async fn look_at(&self, names: Vec<Name>) -> Result<Vec<LockView>, Error> {
         let keys: Vec<_> = names.iter().map(|name| self.keys.claims(name)).collect();
         let script = (&*scripts::INSPECT, "looking at locks");
@@ -101,6 +112,14 @@ fn step(answer: &Value) -> Option<(&[u8], &[Value])> {
     match wire::items(answer)? {
         [next, keys] => Some((wire::bytes(next)?, wire::items(keys)?)),
         _ => None,
+    }
+}
+
+fn silent(during: &str) -> Error {
+    Error::Unreachable {
+        backend: REDIS,
+        during: format!("{during} (no answer in time)"),
+        source: None,
     }
 }
 
@@ -156,16 +175,32 @@ impl Backend for RedisBackend {
             groups.entry(group).or_default().push(place);
         }
         let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+        let limit = self.part_limit(claims);
         let told = batches.map(|batch| async move {
             let some: Vec<&Claim> = batch.iter().map(|place| &claims[*place]).collect();
-            let standings = self.renew_some(&some).await?;
-            Ok::<_, Error>(batch.iter().copied().zip(standings))
+            let told = tokio::time::timeout(limit, self.renew_some(&some)).await;
+            (
+                batch,
+                told.unwrap_or_else(|_| Err(silent("renewing leases"))),
+            )
         });
-        let mut standings = vec![Standing::Gone; claims.len()];
-        for (place, standing) in try_join_all(told).await?.into_iter().flatten() {
-            standings[place] = standing;
+        let mut standings = vec![Standing::Unknown; claims.len()];
+        let (mut heard, mut trouble) = (false, None);
+        for (batch, told) in join_all(told).await {
+            match told {
+                Ok(told) => {
+                    heard = true;
+                    for (place, standing) in batch.iter().zip(told) {
+                        standings[*place] = standing;
+                    }
+                }
+                Err(error) => trouble = Some(error),
+            }
         }
-        Ok(standings)
+        match trouble {
+            Some(error) if !heard => Err(error),
+            _ => Ok(standings),
+        }
     }
 
     async fn downgrade(&self, claim: &Claim) -> Result<Standing, Error> {

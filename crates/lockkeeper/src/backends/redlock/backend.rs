@@ -103,8 +103,7 @@ impl Backend for Redlock {
         if standings.iter().all(Option::is_none) {
             return Err(self.set.trouble("renewing leases"));
         }
-        // Among others that are clear, a claim that no node can tell of has no place worth keeping.
-        let clear = |standing: Option<Standing>| standing.unwrap_or(Standing::Gone);
+        let clear = |standing: Option<Standing>| standing.unwrap_or(Standing::Unknown);
         Ok(standings.into_iter().map(clear).collect())
     }
 
