@@ -101,6 +101,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
     pub(crate) lease: Duration,
 
+    /// How long others are kept out when the lock is lost, so that what was under way can arrive; not
+    /// after a release, and not on engines that free a dead process's locks at once
+    #[arg(long, value_name = "DUR", value_parser = span::parse)]
+    pub(crate) lock_delay: Option<Duration>,
+
     /// Hold it together with other shared holders
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,

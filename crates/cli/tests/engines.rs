@@ -4,6 +4,29 @@ mod place;
 
 use lockkeeper_testbed as testbed;
 use place::{Place, until};
+use rustix::process::Signal;
+
+// proves: F6
+#[test]
+fn a_lock_delay_is_refused_where_a_dead_process_frees_at_once() {
+    let place = Place::new();
+    let told = place.run(&["run", "n", "--lock-delay", "1s", "--", "true"]);
+    assert_eq!(told.code, 77, "{told:?}");
+    assert!(told.stderr.contains("lock-delay"), "{told:?}");
+}
+
+/// Kills the holder; the next one comes in when its lease and the delay have ended.
+fn a_lock_delay_on(url: &str) {
+    let place = Place::on(url);
+    let holder = place.holder("delayed", &["--lease", "2s", "--lock-delay", "3s"]);
+    let start = std::time::Instant::now();
+    holder.signal(Signal::KILL);
+    let next = place.run(&["run", "delayed", "--", "true"]);
+    assert_eq!(next.code, 0, "{next:?}");
+    let after = start.elapsed().as_secs_f64();
+    // The last renewal is at most a third of the lease, and what a busy machine adds, before the kill.
+    assert!(after > 3.0, "free after {after} s");
+}
 
 /// Two commands want one name; one runs, is seen, is broken; the other follows with a higher token.
 fn a_day_on(engine: &str, url: &str) {
@@ -66,6 +89,7 @@ fn list<A: ToString>(addresses: &[A]) -> String {
 fn on_redis() {
     let redis = testbed::Redis::start().unwrap();
     a_day_on("redis", &redis.url());
+    a_lock_delay_on(&redis.url());
     redis.server().kill().unwrap();
     nobody_at(&format!("redis://lk:hunter2@{}", redis.address()));
 }
@@ -87,6 +111,7 @@ fn on_redlock() {
 fn on_etcd() {
     let etcd = testbed::Etcd::start().unwrap();
     a_day_on("etcd", &format!("etcd://{}", etcd.address()));
+    a_lock_delay_on(&format!("etcd://{}", etcd.address()));
     etcd.server().kill().unwrap();
     nobody_at(&format!("etcd://lk:hunter2@{}", etcd.address()));
 }

@@ -207,7 +207,10 @@ impl Guard {
         let hold = self.grant.hold().clone();
         let (name, owner) = (self.name.clone(), core.lines.owner_of(&hold));
         self.release().await?;
-        let lock = Lock::new(core, name.as_str(), Ok(Mode::Exclusive)).lease(hold.lease());
+        let term = hold.term();
+        let lock = Lock::new(core, name.as_str(), Ok(Mode::Exclusive))
+            .lease(term.lease)
+            .lock_delay(term.delay);
         lock.in_place_of(hold.is_kept(), owner)
             .acquire_within(patience)
             .await

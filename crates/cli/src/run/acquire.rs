@@ -37,7 +37,9 @@ pub(super) async fn acquire(
     options: &RunArgs,
     signals: &mut Signals,
 ) -> Result<Guard, NotObtained> {
-    let lock = lock(keeper, options).lease(options.lease);
+    let lock = lock(keeper, options)
+        .lease(options.lease)
+        .lock_delay(options.lock_delay.unwrap_or_default());
     if options.try_once {
         return match unless_ended(signals, lock.try_acquire()).await? {
             Some(guard) => Ok(guard),

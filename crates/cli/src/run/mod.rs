@@ -51,7 +51,9 @@ async fn under_lock(on: &str, options: &RunArgs) -> Result<u8, Failure> {
         Ok(keeper) => keeper,
         Err(reason) => return not_obtained(reason),
     };
-    let believed = options.lease.min(keeper.guarantees().longest_silence);
+    let delay = options.lock_delay.unwrap_or_default();
+    let silence = keeper.guarantees().longest_silence;
+    let believed = options.lease.min(silence.saturating_sub(delay));
     let grace = grace(options, believed)?;
     let guard = match acquire::acquire(&keeper, options, &mut signals).await {
         Ok(guard) => guard,

@@ -267,6 +267,7 @@ laws! { $
         no_renewal_follows_a_release,
         renewals_go_in_batches,
         a_guard_that_is_dropped_is_given_back,
+        a_lock_delay_holds_back_what_was_lost,
         closing_tells_waiters_and_guards,
     }
     cancel {

@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::stage::{PATIENCE, Stage, acquires, gives_back, tries};
 use super::wrappers::{Call, Fate, Faulty, Verb};
 use crate::backend::Query;
+use crate::guarantees::DeadAfter;
 use crate::{Error, Guard, HoldState, Keeper, LostReason, Moment};
 
 /// What a busy machine may add to a deadline; three tries are had.
@@ -81,6 +82,45 @@ pub(super) async fn a_silent_engine_means_lost_by_the_local_deadline(stage: &Sta
             "{fate:?}: reported {late:?} after the deadline"
         );
     }
+}
+
+// proves: F6
+pub(super) async fn a_lock_delay_holds_back_what_was_lost(stage: &Stage) {
+    let (keeper, faulty) = stage.faulty_keeper().await;
+    let name = stage.name();
+    let next = stage.contender(&name).await;
+    let promise = next.backend.guarantees();
+    let delay = promise.believed(2 * stage.lease()) / 2;
+    let lock = || keeper.lock(name.as_str()).lock_delay(delay);
+    if promise.dead_after == DeadAfter::ProcessEnd {
+        let refused = lock().try_acquire().await;
+        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+        return;
+    }
+    let refused = lock().lock_delay(promise.longest_lease).try_acquire().await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    // Given back: free at once, long before its lease and the delay.
+    gives_back(acquires(lock()).await).await;
+    next.takes().await;
+    next.leaves().await;
+    let guard = acquires(lock()).await;
+    let good_for = promise.believed(stage.lease() + delay) - delay;
+    assert!(
+        guard.remaining() <= good_for,
+        "the delay is not the holder's"
+    );
+    faulty.all(Fate::RequestLost, |_| true);
+    sleep(Duration::from_millis(5)).await;
+    let until = stage.clock.now() + guard.remaining() + delay;
+    timeout(PATIENCE, guard.lost()).await.expect("reported");
+    // The way is free again, and yet nothing may take the claim out.
+    faulty.all(Fate::Works, |_| true);
+    guard.release().await.expect_err("it is lost");
+    let next = next.sibling();
+    next.obtains().await;
+    let now = stage.clock.now();
+    assert!(now >= until, "{:?} too early", until - now);
+    next.leaves().await;
 }
 
 /// Cuts the holder off; gives how long after its deadline the loss was reported.

@@ -12,10 +12,11 @@ use super::deadline::Moment;
 use super::detached::started;
 use super::local_line::{Ask, Given, Joined, LineKey, Outlook, Reply};
 use super::release::Grant;
-use super::tracked::{Phase, Tracked, retry_pause};
+use super::tracked::{Phase, Term, Tracked, retry_pause};
 use crate::backend::{Entry, Standing};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
+use crate::guarantees::{DeadAfter, Guarantees};
 
 /// How long a caller that gave up stays to see its claim withdrawn.
 const LINGER: Duration = Duration::from_millis(30);
@@ -47,7 +48,7 @@ pub(crate) async fn acquire(
     loop {
         let (key, told) = match core.lines.join(&ask, entry, core.clock.now())? {
             Joined::Reentered(hold, step) => {
-                if hold.lengthen(ask.lease, started_at) {
+                if hold.lengthen(ask.term, started_at) {
                     core.watchdog.schedule(&hold);
                 }
                 return Ok(Some(Grant::new(core.clone(), hold, step)));
@@ -72,7 +73,7 @@ pub(crate) async fn acquire(
         match reply? {
             Some(grant) => {
                 grant.collect();
-                if grant.hold().lengthen(ask.lease, core.clock.now()) {
+                if grant.hold().lengthen(ask.term, core.clock.now()) {
                     core.watchdog.schedule(grant.hold());
                 }
                 let left = grant.hold().deadline() - core.clock.now();
@@ -103,23 +104,50 @@ fn check(core: &Core, ask: &Ask) -> Result<(), Error> {
             why,
         });
     }
-    if ask.lease < promise.shortest_lease || ask.lease > promise.longest_lease {
+    let lease = ask.term.lease;
+    if lease < promise.shortest_lease || lease > promise.longest_lease {
         return Err(Error::invalid(format!(
-            "a lease of {:?} is not possible on {}: choose {:?} to {:?}",
-            ask.lease, promise.backend, promise.shortest_lease, promise.longest_lease
+            "a lease of {lease:?} is not possible on {}: choose {:?} to {:?}",
+            promise.backend, promise.shortest_lease, promise.longest_lease
         )));
     }
-    let believed = promise.believed(ask.lease);
+    check_delay(promise, ask.term)?;
+    let believed = ask.term.believed(promise);
     if ask.min_validity > believed / 10 * 9 {
         return Err(Error::invalid(format!(
             "a minimum validity of {:?} is too much for a hold that is good for {believed:?}: ask for nine tenths of it at most",
             ask.min_validity
         )));
     }
-    if !ask.kept && believed < ask.lease / 10 * 8 {
+    if !ask.kept && believed < lease / 10 * 8 {
         return Err(Error::invalid(format!(
-            "a fixed lease of {:?} is not possible on {}, where nothing lasts longer than {believed:?} without renewal: let it be renewed, or ask for less",
-            ask.lease, promise.backend
+            "a fixed lease of {lease:?} is not possible on {}, where nothing lasts longer than {believed:?} without renewal: let it be renewed, or ask for less",
+            promise.backend
+        )));
+    }
+    Ok(())
+}
+
+/// A lock-delay is a part of the engine's lease that is not believed in: so it can be kept wherever
+/// claims outlive their process, and is refused elsewhere.
+fn check_delay(promise: &Guarantees, term: Term) -> Result<(), Error> {
+    if term.delay.is_zero() {
+        return Ok(());
+    }
+    if promise.dead_after == DeadAfter::ProcessEnd {
+        return Err(Error::Refused {
+            backend: promise.backend,
+            why: "it frees the locks of a process the moment that it dies, so it cannot hold them back for a \
+                  lock-delay; use an engine whose locks end with their lease"
+                .into(),
+        });
+    }
+    let believed = term.believed(promise);
+    if term.whole() > promise.longest_lease || believed < promise.believed(term.lease) / 4 {
+        return Err(Error::invalid(format!(
+            "a lock-delay of {:?} is not possible on {} with a lease of {:?}: a hold would be good for {believed:?} \
+             only, or outlast the longest lease; shorten the delay",
+            term.delay, promise.backend, term.lease
         )));
     }
     Ok(())
@@ -290,12 +318,12 @@ impl<'a> Driver<'a> {
             id: ClaimId::random()?,
             name: ask.name.clone(),
             mode: ask.mode,
-            lease: ask.lease,
+            lease: ask.term.whole(),
             party: core.party.clone(),
         };
         let tracked = core
             .watchdog
-            .new_claim(claim.clone(), key.clone(), ask.kept);
+            .new_claim(claim.clone(), ask.term.delay, key.clone(), ask.kept);
         Ok(Self {
             core,
             key,
@@ -316,7 +344,7 @@ impl<'a> Driver<'a> {
             let strays = core.watchdog.strays();
             let call = core.backend.enter(&self.claim, entry);
             let answer = core
-                .bounded(self.claim.lease, "asking for a lock", call)
+                .bounded(self.ask.term.lease, "asking for a lock", call)
                 .await;
             let now = core.clock.now();
             if answer.is_ok() {
@@ -343,8 +371,8 @@ impl<'a> Driver<'a> {
                 Err(error) if error.is_unknown() => {
                     let since = *unreachable_since.get_or_insert(sent);
                     let patience = match entry {
-                        Entry::Try => call_limit(self.claim.lease),
-                        Entry::Queue => self.claim.lease,
+                        Entry::Try => call_limit(self.ask.term.lease),
+                        Entry::Queue => self.ask.term.lease,
                     };
                     if now - since >= patience {
                         return Obtained::Failed(error);
@@ -361,7 +389,7 @@ impl<'a> Driver<'a> {
 
     /// Waits a moment before asking again; false when nobody waits for the answer any more.
     async fn pause(&self) -> bool {
-        let until = self.core.clock.now() + retry_pause(self.claim.lease);
+        let until = self.core.clock.now() + retry_pause(self.ask.term.lease);
         loop {
             tokio::select! {
                 () = self.core.clock.sleep_until(until) => return self.core.lines.anybody_waits(self.key),
@@ -411,7 +439,7 @@ impl<'a> Driver<'a> {
         let call = self.core.backend.release(&self.claim);
         if self
             .core
-            .bounded(self.claim.lease, "withdrawing", call)
+            .bounded(self.ask.term.lease, "withdrawing", call)
             .await
             .is_err()
         {

@@ -16,7 +16,7 @@ use super::core::Core;
 use super::deadline::Moment;
 use super::locked;
 use super::release::Grant;
-use super::tracked::{Phase, Tracked};
+use super::tracked::{Phase, Term, Tracked};
 use crate::backend::Entry;
 use crate::error::Error;
 use crate::{Mode, Name};
@@ -26,7 +26,7 @@ use crate::{Mode, Name};
 pub(crate) struct Ask {
     pub(crate) name: Name,
     pub(crate) mode: Mode,
-    pub(crate) lease: Duration,
+    pub(crate) term: Term,
     /// Renewed by the watchdog, or fixed.
     pub(crate) kept: bool,
     /// Strict order over all processes: no sharing of a claim.
@@ -261,7 +261,7 @@ impl Lines {
         if hold.is_lost() {
             return Given::Unfit;
         }
-        let fits = |ask: &Ask| ask.lease == hold.lease() && ask.kept == hold.is_kept();
+        let fits = |ask: &Ask| ask.term == hold.term() && ask.kept == hold.is_kept();
         if !line.queue.front().is_some_and(|first| fits(&first.ask)) {
             return Given::Unfit;
         }
@@ -510,7 +510,7 @@ impl Line {
             && now - held.since < limits.span;
         let fits = next.ask.kept
             && hold.is_kept()
-            && next.ask.lease == hold.lease()
+            && next.ask.term == hold.term()
             && hold.phase() == Phase::Held
             && hold.deadline() - now >= next.ask.min_validity;
         if !(may && fits) {
@@ -578,7 +578,10 @@ mod tests {
         Ask {
             name: Name::new("n").unwrap(),
             mode: Mode::Exclusive,
-            lease: Duration::from_secs(30),
+            term: Term {
+                lease: Duration::from_secs(30),
+                delay: Duration::ZERO,
+            },
             kept: true,
             fair: false,
             owner: None,

@@ -132,6 +132,10 @@ fn free(
 
 /// Asks again while the outcome is unknown, for as long as one call may take.
 async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> {
+    if hold.lingers(core.clock.now()) {
+        hold.lose(LostReason::Expired);
+        return Ok(Released::Gone);
+    }
     let claim = hold.claim();
     let until = core.clock.now() + call_limit(claim.lease);
     let mut unknown = None;
@@ -191,6 +195,9 @@ impl Releases {
 
     pub(crate) fn push(&self, core: &Arc<Core>, hold: &Arc<Tracked>) {
         hold.end();
+        if hold.lingers(core.clock.now()) {
+            return;
+        }
         self.open.count.fetch_add(1, Ordering::SeqCst);
         if self.queue.send((core.clone(), hold.clone())).is_err() {
             self.open.one_less();

@@ -13,6 +13,7 @@ use super::locked;
 use crate::backend::Standing;
 use crate::claim::Claim;
 use crate::error::{Error, LostReason};
+use crate::guarantees::Guarantees;
 
 /// Where a claim is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +39,10 @@ pub(crate) struct Tracked {
 
 #[derive(Debug)]
 struct Life {
+    /// With the lease that the engine keeps, which is longer than what is believed in by the delay.
     claim: Claim,
+    /// For so long the engine keeps others out once the hold has been lost.
+    delay: Duration,
     key: LineKey,
     order: u64,
     /// When the last question that the engine answered was sent.
@@ -51,6 +55,25 @@ struct Life {
     /// News came while a question was in flight: its answer may be older than the news.
     ask_again: bool,
     ended: bool,
+}
+
+/// How long a hold is good for without renewal, and for how long others are kept out once it is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) lease: Duration,
+    pub(crate) delay: Duration,
+}
+
+impl Term {
+    /// What the engine is asked for.
+    pub(crate) fn whole(self) -> Duration {
+        self.lease.saturating_add(self.delay)
+    }
+
+    /// How long a hold may be believed in after an answer.
+    pub(crate) fn believed(self, promise: &Guarantees) -> Duration {
+        promise.believed(self.whole()).saturating_sub(self.delay)
+    }
 }
 
 /// What the watchdog has to do about a claim that is due.
@@ -67,9 +90,17 @@ pub(crate) enum Due {
 }
 
 impl Tracked {
-    pub(crate) fn new(serial: u64, claim: Claim, key: LineKey, kept: bool) -> Self {
+    /// The claim's lease includes the delay.
+    pub(crate) fn new(
+        serial: u64,
+        claim: Claim,
+        delay: Duration,
+        key: LineKey,
+        kept: bool,
+    ) -> Self {
         let life = Life {
             claim,
+            delay,
             key,
             order: 0,
             asked: Moment::from_nanos(0),
@@ -100,8 +131,25 @@ impl Tracked {
         locked(&self.life).order
     }
 
-    pub(crate) fn lease(&self) -> Duration {
-        locked(&self.life).claim.lease
+    /// How long it is good for, and for how long others are kept out if it is lost.
+    pub(crate) fn term(&self) -> Term {
+        let life = locked(&self.life);
+        Term {
+            lease: life.lease(),
+            delay: life.delay,
+        }
+    }
+
+    /// Whether it ended in a way after which others are to be kept out for a while: nobody may take it
+    /// out of the engine's list.
+    pub(crate) fn lingers(&self, now: Moment) -> bool {
+        let life = locked(&self.life);
+        let over = match *self.phase.borrow() {
+            Phase::Waiting => false,
+            Phase::Lost(_) => true,
+            Phase::Held | Phase::AtRisk => now >= life.deadline,
+        };
+        over && !life.delay.is_zero()
     }
 
     pub(crate) fn is_kept(&self) -> bool {
@@ -152,11 +200,13 @@ impl Tracked {
 
     /// An inner entry may ask for a longer lease than the outer one, never for a shorter; true if the
     /// engine is to be told so now.
-    pub(crate) fn lengthen(&self, lease: Duration, now: Moment) -> bool {
+    pub(crate) fn lengthen(&self, term: Term, now: Moment) -> bool {
         let mut life = locked(&self.life);
-        let longer = lease > life.claim.lease;
+        let longer = term.lease > life.lease() || term.delay > life.delay;
         if longer {
-            life.claim.lease = lease;
+            let lease = life.lease().max(term.lease);
+            life.delay = life.delay.max(term.delay);
+            life.claim.lease = lease + life.delay;
             if life.in_flight {
                 life.ask_again = true;
             } else {
@@ -232,7 +282,7 @@ impl Tracked {
         }
         let ask_again = std::mem::take(&mut life.ask_again);
         let waiting = self.phase() == Phase::Waiting;
-        let lease = life.claim.lease;
+        let lease = life.lease();
         match answer {
             // Too late: what was reported as over stays over.
             Ok(Standing::Holds { .. }) if !waiting && now >= life.deadline => {
@@ -245,7 +295,7 @@ impl Tracked {
                 let renew_at = if ask_again {
                     now
                 } else {
-                    sent + lease.min(*lease_left) / 3
+                    sent + lease.min(lease_left.saturating_sub(life.delay)) / 3
                 };
                 life.due = if renewed {
                     renew_at.min(life.deadline)
@@ -318,10 +368,14 @@ impl Tracked {
 }
 
 impl Life {
+    fn lease(&self) -> Duration {
+        self.claim.lease - self.delay
+    }
+
     /// The hold is good until its lease ends, counted from the *sending* of the question, less what
     /// the clocks of both sides may drift apart meanwhile.
     fn believe(&mut self, order: u64, sent: Moment, lease_left: Duration) {
-        let lease = lease_left.min(self.claim.lease);
+        let lease = lease_left.saturating_sub(self.delay).min(self.lease());
         self.order = order;
         self.asked = sent;
         self.deadline = sent + (lease - lease / 100);
@@ -377,7 +431,7 @@ mod tests {
             lease: LEASE,
             party: Arc::new(Party::here("test")),
         };
-        Tracked::new(1, claim, LineKey::Solo(1), true)
+        Tracked::new(1, claim, Duration::ZERO, LineKey::Solo(1), true)
     }
 
     fn held() -> Tracked {
@@ -458,7 +512,11 @@ mod tests {
     fn a_longer_lease_asked_for_during_a_renewal_is_asked_for_next() {
         let tracked = held();
         assert_eq!(tracked.look(at(1000)), Due::Renew);
-        assert!(tracked.lengthen(LEASE * 10, at(1001)));
+        let longer = Term {
+            lease: LEASE * 10,
+            delay: Duration::ZERO,
+        };
+        assert!(tracked.lengthen(longer, at(1001)));
         assert!(!tracked.answered(&holds(LEASE), at(1000), at(1002)));
         assert_eq!(tracked.due(), at(1002));
     }

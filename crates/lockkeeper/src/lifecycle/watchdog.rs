@@ -74,9 +74,15 @@ impl Watchdog {
     }
 
     /// A claim with a serial number of its own, not yet on the agenda.
-    pub(crate) fn new_claim(&self, claim: Claim, key: LineKey, kept: bool) -> Arc<Tracked> {
+    pub(crate) fn new_claim(
+        &self,
+        claim: Claim,
+        delay: Duration,
+        key: LineKey,
+        kept: bool,
+    ) -> Arc<Tracked> {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Tracked::new(serial, claim, key, kept))
+        Arc::new(Tracked::new(serial, claim, delay, key, kept))
     }
 
     /// Puts the claim on the agenda, or moves it there to its new time.
@@ -169,7 +175,7 @@ impl Watchdog {
                 continue;
             };
             let tracked = tracked.clone();
-            if due > now + slack(tracked.lease()) {
+            if due > now + slack(tracked.term().lease) {
                 continue;
             }
             agenda.order.remove(&(due, serial));
@@ -259,11 +265,8 @@ async fn next_wake(wakes: &mut Wakes) -> Wake {
 
 async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
     let claims: Vec<Claim> = batch.iter().map(|tracked| tracked.claim()).collect();
-    let shortest = claims
-        .iter()
-        .map(|claim| claim.lease)
-        .min()
-        .unwrap_or_default();
+    let leases = batch.iter().map(|tracked| tracked.term().lease);
+    let shortest = leases.min().unwrap_or_default();
     let sent = core.clock.now();
     let answers = core
         .bounded(shortest, "renewing leases", core.backend.renew(&claims))

@@ -10,6 +10,7 @@ use crate::lifecycle::acquire::{self, Patience};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::deadline::Moment;
 use crate::lifecycle::local_line::Ask;
+use crate::lifecycle::tracked::Term;
 use crate::primitives::Owner;
 use crate::{Mode, Name};
 
@@ -20,7 +21,7 @@ pub struct Lock {
     core: Arc<Core>,
     name: Result<Name, Error>,
     mode: Result<Mode, Error>,
-    lease: Duration,
+    term: Term,
     kept: bool,
     fair: bool,
     owner: Result<Option<u64>, Error>,
@@ -30,7 +31,10 @@ pub struct Lock {
 impl Lock {
     pub(crate) fn new(core: Arc<Core>, name: &str, mode: Result<Mode, Error>) -> Self {
         Self {
-            lease: core.default_lease,
+            term: Term {
+                lease: core.default_lease,
+                delay: Duration::ZERO,
+            },
             core,
             name: Name::new(name).map_err(Error::from),
             mode,
@@ -43,7 +47,15 @@ impl Lock {
 
     /// How long the claim lives unless it is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.term.lease = lease;
+        self
+    }
+
+    /// For so long others are kept out when the lock is lost: its holder died, was cut off or slept past
+    /// its lease. What such a holder has under way has this long to arrive. A lock that is given back is
+    /// free at once. Engines that free a dead process's locks at once refuse it.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.term.delay = delay;
         self
     }
 
@@ -193,11 +205,11 @@ impl Lock {
     }
 
     fn ask(self) -> Result<Ask, Error> {
-        let believed = self.core.backend.guarantees().believed(self.lease);
+        let believed = self.term.believed(self.core.backend.guarantees());
         Ok(Ask {
             name: self.name?,
             mode: self.mode?,
-            lease: self.lease,
+            term: self.term,
             kept: self.kept,
             fair: self.fair,
             owner: self.owner?,
