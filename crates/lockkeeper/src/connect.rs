@@ -53,6 +53,29 @@ pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>
     }
 }
 
+/// The URL without its setting `tokens`, and the URL in that.
+pub(crate) fn without_tokens(url: &str) -> Result<(String, Option<String>), Error> {
+    let Some((before, settings)) = url.split_once('?') else {
+        return Ok((url.to_owned(), None));
+    };
+    let is_tokens = |setting: &&str| setting.starts_with("tokens=");
+    let (tokens, others): (Vec<&str>, Vec<&str>) = settings.split('&').partition(is_tokens);
+    let url = match others[..] {
+        [] => before.to_owned(),
+        _ => format!("{before}?{}", others.join("&")),
+    };
+    let [tokens] = tokens[..] else {
+        return match tokens[..] {
+            [] => Ok((url, None)),
+            _ => Err(Error::invalid("tokens= stands in the URL more than once")),
+        };
+    };
+    let tokens = tokens["tokens=".len()..]
+        .replace("%26", "&")
+        .replace("%25", "%");
+    Ok((url, Some(tokens)))
+}
+
 /// The schemes that this build knows.
 const SCHEMES: &[&str] = &[
     #[cfg(feature = "local")]

@@ -12,6 +12,7 @@ use crate::guarantees::{Class, Guarantees, Purpose};
 use crate::lifecycle::core::{Core, Parts};
 use crate::lifecycle::deadline::Clock;
 use crate::lifecycle::local_line::PassOn;
+use crate::numbering::Numbering;
 use crate::primitives::{Barrier, Election, Latch, Lock, Owner, RwLock, Semaphore};
 use crate::{Mode, Name, Sequencer, Token, connect};
 
@@ -42,6 +43,7 @@ pub struct Builder {
     lease: Duration,
     clock: Clock,
     pass_on: PassOn,
+    tokens: Option<Keeper>,
 }
 
 /// What could not be released while a keeper was closed.
@@ -107,6 +109,7 @@ impl Keeper {
                 times: 255,
                 span: Duration::from_millis(100),
             },
+            tokens: None,
         }
     }
 
@@ -153,13 +156,15 @@ impl Keeper {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {
-        self.core
-            .bounded(
-                NO_LEASE,
-                "looking at locks",
-                self.core.backend.inspect(query),
-            )
-            .await
+        let call = self.core.backend.inspect(query);
+        let views = self
+            .core
+            .bounded(NO_LEASE, "looking at locks", call)
+            .await?;
+        match &self.core.numbering {
+            Some(numbering) => Box::pin(numbering.translate(query, views)).await,
+            None => Ok(views),
+        }
     }
 
     /// Breaks the claim that holds or waits with this token, as [`Keeper::inspect`] showed it. The
@@ -171,7 +176,11 @@ impl Keeper {
     /// # Cancel safety
     /// A dropped call may or may not have broken the claim.
     pub async fn evict(&self, name: &Name, token: Token, why: &str) -> Result<Released, Error> {
-        let call = self.core.backend.evict(name, token.order(), why);
+        let order = match &self.core.numbering {
+            Some(numbering) => Box::pin(numbering.order_behind(name, token)).await?,
+            None => token.order(),
+        };
+        let call = self.core.backend.evict(name, order, why);
         self.core.bounded(NO_LEASE, "breaking a claim", call).await
     }
 
@@ -201,7 +210,7 @@ impl Keeper {
 
     /// What the engine promises.
     pub fn guarantees(&self) -> &Guarantees {
-        self.core.backend.guarantees()
+        &self.core.promise
     }
 
     /// Where the locks live, without secrets.
@@ -242,6 +251,10 @@ impl Keeper {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         not_released.extend(self.core.releases.drain(&self.core, until).await);
+        if let Some(numbering) = &self.core.numbering {
+            let numbers = Box::pin(numbering.source().close()).await;
+            not_released.extend(numbers.not_released);
+        }
         Closing { not_released }
     }
 
@@ -289,7 +302,16 @@ impl Builder {
         self
     }
 
-    /// Connects to the engine at the URL.
+    /// Takes the fencing tokens from this keeper's engine, which must be a durable or consensus one, instead of from the
+    /// engine that the locks are on. Each grant costs one more round trip. The same as `tokens=URL` in
+    /// the URL; the keeper is closed with this one.
+    pub fn tokens(mut self, from: Keeper) -> Self {
+        self.tokens = Some(from);
+        self
+    }
+
+    /// Connects to the engine at the URL. A setting `tokens=URL` (with `%26` for `&`) names the engine that gives the
+    /// tokens, see [`Builder::tokens`].
     ///
     /// # Errors
     /// As [`Keeper::connect`], and [`Error::Refused`] when the backend does not serve the purpose.
@@ -297,8 +319,24 @@ impl Builder {
     /// # Cancel safety
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn connect(self, url: &str) -> Result<Keeper, Error> {
-        let backend = connect::backend(url, &self.clock).await?;
-        self.on(backend)
+        let (url, tokens) = connect::without_tokens(url)?;
+        let builder = match tokens {
+            Some(_) if self.tokens.is_some() => {
+                let cure = "the URL says tokens=, and the builder, too: leave one of them out";
+                return Err(Error::invalid(cure));
+            }
+            Some(tokens) => {
+                let source = Self {
+                    purpose: Purpose::Efficiency,
+                    ..self.clone()
+                };
+                let source = Box::pin(source.connect(&tokens)).await?;
+                self.tokens(source)
+            }
+            None => self,
+        };
+        let backend = connect::backend(&url, &builder.clock).await?;
+        builder.on(backend)
     }
 
     /// Uses a backend that is there already. Must be called inside a tokio runtime that has its I/O and
@@ -328,6 +366,7 @@ impl Builder {
         let runtime = Handle::try_current().map_err(|_| {
             Error::invalid("a keeper needs a tokio runtime around it; or use lockkeeper::blocking")
         })?;
+        let numbering = self.tokens.map(Numbering::by).transpose()?;
         let label = self.label.unwrap_or_else(program);
         let parts = Parts {
             backend,
@@ -335,6 +374,7 @@ impl Builder {
             party: Arc::new(Party::here(label)),
             default_lease: self.lease,
             pass_on: self.pass_on,
+            numbering,
         };
         Ok(Keeper {
             core: Core::start(runtime, parts),

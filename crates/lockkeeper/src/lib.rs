@@ -33,6 +33,7 @@ pub mod guarantees;
 mod guard;
 mod keeper;
 mod lifecycle;
+mod numbering;
 mod primitives;
 #[cfg(doctest)]
 mod readme;

@@ -261,7 +261,8 @@ async fn stand_in_line(core: &Arc<Core>, key: &LineKey) {
                 continue;
             }
         };
-        match driver.obtain(entry).await {
+        let obtained = driver.obtain(entry).await;
+        match driver.numbered(obtained).await {
             Obtained::Holds => {
                 core.watchdog.schedule(&driver.tracked);
                 if core.lines.give(core, key, &driver.tracked) == Given::Taken {
@@ -319,7 +320,7 @@ impl<'a> Driver<'a> {
             name: ask.name.clone(),
             mode: ask.mode,
             lease: ask.term.whole(),
-            party: core.party.clone(),
+            party: ask.party.clone().unwrap_or_else(|| core.party.clone()),
         };
         let tracked = core
             .watchdog
@@ -419,6 +420,22 @@ impl<'a> Driver<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// What is granted gets its number, if another engine gives the tokens.
+    async fn numbered(&self, obtained: Obtained) -> Obtained {
+        let (Obtained::Holds, Some(numbering)) = (&obtained, &self.core.numbering) else {
+            return obtained;
+        };
+        let (order, until) = (self.tracked.order(), self.tracked.deadline());
+        let lease = self.ask.term.lease;
+        match numbering.number(&self.ask.name, order, lease, until).await {
+            Ok(guard) => {
+                self.tracked.numbered(guard);
+                self.good_enough()
+            }
+            Err(error) => Obtained::Failed(error),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::Name;
 use crate::backend::{Backend, Query};
 use crate::claim::Party;
 use crate::error::Error;
+use crate::guarantees::Guarantees;
+use crate::numbering::Numbering;
 
 /// No call to an engine takes longer than this; what is slower counts as not answered.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
@@ -34,6 +36,10 @@ pub(crate) struct Core {
     pub(crate) party: Arc<Party>,
     pub(crate) default_lease: Duration,
     pub(crate) pass_on: PassOn,
+    /// Who gives the tokens, if the backend does not.
+    pub(crate) numbering: Option<Numbering>,
+    /// What the keeper promises: what its backend does, but for the tokens.
+    pub(crate) promise: Guarantees,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) lines: Lines,
     pub(crate) releases: Releases,
@@ -49,11 +55,18 @@ pub(crate) struct Parts {
     pub(crate) party: Arc<Party>,
     pub(crate) default_lease: Duration,
     pub(crate) pass_on: PassOn,
+    pub(crate) numbering: Option<Numbering>,
 }
 
 impl Core {
     pub(crate) fn start(runtime: Handle, parts: Parts) -> Arc<Self> {
+        let mut promise = parts.backend.guarantees().clone();
+        if let Some(numbering) = &parts.numbering {
+            promise.token = numbering.promise();
+        }
         Arc::new(Self {
+            numbering: parts.numbering,
+            promise,
             releases: Releases::start(&runtime),
             watchdog: Arc::new(Watchdog::new(parts.backend.guarantees().longest_silence)),
             backend: parts.backend,

@@ -18,6 +18,7 @@ use super::locked;
 use super::release::Grant;
 use super::tracked::{Phase, Term, Tracked};
 use crate::backend::Entry;
+use crate::claim::Party;
 use crate::error::Error;
 use crate::{Mode, Name};
 
@@ -33,6 +34,8 @@ pub(crate) struct Ask {
     pub(crate) fair: bool,
     pub(crate) owner: Option<u64>,
     pub(crate) min_validity: Duration,
+    /// Somebody else than the keeper's own party.
+    pub(crate) party: Option<Arc<Party>>,
 }
 
 /// Which line a caller stands in.
@@ -586,6 +589,7 @@ mod tests {
             fair: false,
             owner: None,
             min_validity: Duration::from_secs(1),
+            party: None,
         }
     }
 

@@ -49,7 +49,7 @@ impl Grant {
 
     /// The engine's order numbers were checked when they came in.
     pub(crate) fn token(&self) -> Result<Token, Error> {
-        Token::new(self.hold.order(), self.step).map_err(Error::invalid)
+        Token::new(self.hold.number(), self.step).map_err(Error::invalid)
     }
 
     /// The caller has it: from now on the watchdog keeps it alive.

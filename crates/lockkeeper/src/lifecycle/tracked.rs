@@ -14,6 +14,7 @@ use crate::backend::Standing;
 use crate::claim::Claim;
 use crate::error::{Error, LostReason};
 use crate::guarantees::Guarantees;
+use crate::guard::Guard;
 
 /// Where a claim is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,8 @@ struct Life {
     delay: Duration,
     key: LineKey,
     order: u64,
+    /// Its number from another engine: there for as long as the claim is in this one's list.
+    number: Option<Number>,
     /// When the last question that the engine answered was sent.
     asked: Moment,
     /// Until when the hold may be believed in.
@@ -55,6 +58,13 @@ struct Life {
     /// News came while a question was in flight: its answer may be older than the news.
     ask_again: bool,
     ended: bool,
+}
+
+/// A number, and what keeps it in the engine that gave it.
+#[derive(Debug)]
+struct Number {
+    order: u64,
+    guard: Option<Guard>,
 }
 
 /// How long a hold is good for without renewal, and for how long others are kept out once it is lost.
@@ -103,6 +113,7 @@ impl Tracked {
             delay,
             key,
             order: 0,
+            number: None,
             asked: Moment::from_nanos(0),
             deadline: Moment::NEVER,
             due: Moment::NEVER,
@@ -127,8 +138,24 @@ impl Tracked {
         locked(&self.life).key.clone()
     }
 
+    /// The engine's order number.
     pub(crate) fn order(&self) -> u64 {
         locked(&self.life).order
+    }
+
+    /// What its token is made of.
+    pub(crate) fn number(&self) -> u64 {
+        let life = locked(&self.life);
+        life.number
+            .as_ref()
+            .map_or(life.order, |number| number.order)
+    }
+
+    /// Another engine gave the number that counts.
+    pub(crate) fn numbered(&self, guard: Guard) {
+        let order = guard.token().order();
+        let guard = Some(guard);
+        locked(&self.life).number = Some(Number { order, guard });
     }
 
     /// How long it is good for, and for how long others are kept out if it is lost.
@@ -225,7 +252,12 @@ impl Tracked {
 
     /// No renewal follows a release.
     pub(crate) fn end(&self) {
-        locked(&self.life).ended = true;
+        let mut life = locked(&self.life);
+        life.ended = true;
+        let number = life.number.as_mut().and_then(|number| number.guard.take());
+        drop(life);
+        // What it does is none of this claim's business.
+        drop(number);
     }
 
     /// Ends the hold with this reason, unless it has ended already; true if this call did it.

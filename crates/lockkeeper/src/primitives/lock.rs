@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::Party;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lifecycle::acquire::{self, Patience};
@@ -26,6 +27,7 @@ pub struct Lock {
     fair: bool,
     owner: Result<Option<u64>, Error>,
     min_validity: Option<Duration>,
+    party: Option<Arc<Party>>,
 }
 
 impl Lock {
@@ -42,6 +44,7 @@ impl Lock {
             fair: false,
             owner: Ok(None),
             min_validity: None,
+            party: None,
         }
     }
 
@@ -178,6 +181,15 @@ impl Lock {
         }
     }
 
+    /// Under another label than the keeper's.
+    pub(crate) fn labelled(mut self, label: String) -> Self {
+        self.party = Some(Arc::new(Party {
+            label,
+            ..(*self.core.party).clone()
+        }));
+        self
+    }
+
     /// For the same owner, and renewed or not, as a hold that is being exchanged for this one.
     pub(crate) fn in_place_of(mut self, kept: bool, owner: Option<u64>) -> Self {
         (self.kept, self.owner) = (kept, Ok(owner));
@@ -218,6 +230,7 @@ impl Lock {
                 .min_validity
                 .unwrap_or(believed / 10)
                 .max(Duration::from_nanos(1)),
+            party: self.party,
         })
     }
 }
