@@ -25,7 +25,11 @@ const TEST_STEPS: &[Step] = &[
     plain("cargo check -p lockkeeper --no-default-features --features redis"),
     plain("cargo check -p lockkeeper --no-default-features --features etcd"),
     plain("cargo check -p lockkeeper --no-default-features --features zookeeper"),
-    plain("cargo test --workspace --all-features"),
+    Step {
+        command: "cargo test --workspace --all-features",
+        // Most tests wait for leases to end most of the time.
+        environment: &[("RUST_TEST_THREADS", "3")],
+    },
     Step {
         command: "cargo doc --workspace --no-deps --all-features",
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
