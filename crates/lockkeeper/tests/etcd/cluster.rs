@@ -116,15 +116,12 @@ async fn a_minority_grants_nothing() {
     assert!(guard.release().await.is_err(), "what is lost stays lost");
     next.check().expect("a late release does not touch it");
     gives_back(next).await;
-    // Whether anything of the try was there, nobody said for longer than its lease: it is named.
+    // What was asked of the minority may be there or not, and nobody said for longer than its lease: it is named, and
+    // `all_leave` sees that it is gone.
     let closing = two.close().await;
-    assert!(
-        closing
-            .not_released
-            .iter()
-            .all(|left| left.name.as_str() == "b"),
-        "{closing:?}"
-    );
+    let named = closing.not_released.iter();
+    let mut strangers = named.filter(|left| !["a", "b"].contains(&left.name.as_str()));
+    assert!(strangers.next().is_none(), "{closing:?}");
     drop(two);
     all_leave([one], gone).await;
 }
