@@ -173,7 +173,7 @@ impl Guard {
                 .bounded(asked.lease, "downgrading", asking.backend.downgrade(&asked))
                 .await
         };
-        let answer = detached(&core.runtime, call).await?;
+        let answer = detached(&core, call).await?;
         let lost = hold.answered(&answer, sent, core.clock.now());
         match answer? {
             Standing::Holds { .. } if !lost && !hold.is_lost() => {

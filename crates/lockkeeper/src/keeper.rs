@@ -236,7 +236,7 @@ impl Keeper {
     pub async fn close(&self) -> Closing {
         self.core.shut();
         let mut not_released: Vec<Unreleased> = Vec::new();
-        for hold in self.core.lines.close() {
+        for hold in self.core.lines.close(&self.core) {
             self.core.watchdog.forget(&hold);
             if hold.lose(LostReason::Closed) {
                 let why = "a guard still holds it; its lease ends it".into();

@@ -378,6 +378,43 @@ async fn a_grant_that_nobody_picks_up_ends_with_its_lease() {
     late.check().unwrap();
 }
 
+/// An acquire that waits in line, is kept, and is not polled any more: a caller may do that.
+async fn set_aside(keeper: &Keeper) -> impl Sized + use<> {
+    let lock = keeper.lock("n").lease(Duration::from_secs(2));
+    let mut waits = Box::pin(lock.acquire());
+    let _pending = tokio::time::timeout(millis(20), &mut waits).await;
+    waits
+}
+
+/// The first of a line drives its claim itself; whoever joins does not depend on it.
+// proves: L9
+// bug 57
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_joins_a_line_does_not_wait_for_the_first_to_be_polled() {
+    let memory = Memory::default();
+    let (keeper, other) = (keeper_on(&memory), keeper_on(&memory));
+    let held = other.lock("n").acquire().await.unwrap();
+    let _forgotten = set_aside(&keeper).await;
+    let next = keeper.lock("n").acquire_within(Duration::from_secs(20));
+    let next = tokio::spawn(next);
+    tokio::time::sleep(millis(20)).await;
+    held.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+}
+
+// proves: L9
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_withdraws_a_claim_whose_caller_is_not_polled_any_more() {
+    let memory = Memory::default();
+    let (keeper, other) = (keeper_on(&memory), keeper_on(&memory));
+    let held = other.lock("n").acquire().await.unwrap();
+    let _forgotten = set_aside(&keeper).await;
+    assert_eq!(memory.claims(), 2);
+    assert!(keeper.close().await.not_released.is_empty());
+    assert_eq!((memory.claims(), keeper.load().lines), (1, 0));
+    held.release().await.unwrap();
+}
+
 // bug 85, bug 86
 #[test]
 fn guards_dropped_without_a_runtime_or_during_its_end_do_no_harm() {

@@ -1,7 +1,9 @@
-//! Acquiring: the caller joins a line and waits for a grant; the line's driver, which belongs to the
-//! keeper and not to any caller, stands in the engine's list for as long as anybody in the line waits.
+//! Acquiring: the caller joins a line and waits for a grant; the line's driver stands in the engine's list
+//! for as long as anybody in the line waits. The first caller drives it, until it leaves or another joins:
+//! then it is the keeper's own.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::core::{Core, call_limit};
 use super::deadline::Moment;
-use super::detached::started;
+use super::detached::Carried;
 use super::local_line::{Ask, Given, Joined, LineKey, Outlook, Reply};
 use super::release::Grant;
 use super::tracked::{Phase, Term, Tracked, retry_pause};
@@ -46,7 +48,7 @@ pub(crate) async fn acquire(
         Patience::Until(moment) => (Entry::Queue, moment),
     };
     loop {
-        let (key, told) = match core.lines.join(&ask, entry, core.clock.now())? {
+        let (key, told, driver) = match core.lines.join(&ask, entry, core.clock.now())? {
             Joined::Reentered(hold, step) => {
                 if hold.lengthen(ask.term, started_at) {
                     core.watchdog.schedule(&hold);
@@ -54,16 +56,23 @@ pub(crate) async fn acquire(
                 return Ok(Some(Grant::new(core.clone(), hold, step)));
             }
             Joined::Busy => return Ok(None),
-            Joined::Queued(key, told) => (key, told),
-            Joined::Leads(key, told) => {
-                started(&core.runtime, drive(core.clone(), key.clone())).await;
-                (key, told)
+            Joined::Queued(key, told, driver) => {
+                // From here on there are two who wait for it.
+                if let Some(driver) = driver {
+                    driver.settle(core);
+                }
+                (key, told, None)
+            }
+            Joined::Leads(key, told, driver) => {
+                driver.start(core, drive(core.clone(), key.clone()));
+                (key, told, Some(driver))
             }
         };
         let mut place = Place {
             core: core.clone(),
             key,
             told: Some(told),
+            driver,
         };
         let Some(reply) = place.wait(until).await else {
             let waited = core.clock.now() - started_at;
@@ -158,20 +167,28 @@ struct Place {
     core: Arc<Core>,
     key: LineKey,
     told: Option<oneshot::Receiver<Reply>>,
+    /// The line's driver, while this caller is the one that drives it.
+    driver: Option<Arc<Carried>>,
 }
 
 impl Place {
     /// The reply, or `None` when the time is over.
     async fn wait(&mut self, until: Moment) -> Option<Reply> {
+        let (core, driver) = (&self.core, &mut self.driver);
         let told = self.told.as_mut()?;
-        if let Ok(reply) = told.try_recv() {
-            self.told = None;
-            return Some(reply);
-        }
+        let reply = poll_fn(|cx| {
+            if driver
+                .as_ref()
+                .is_some_and(|it| it.poll(core, cx).is_ready())
+            {
+                *driver = None;
+            }
+            Pin::new(&mut *told).poll(cx)
+        });
         let reply = tokio::select! {
             biased;
-            reply = told => reply.unwrap_or(Err(Error::Closed)),
-            () = self.core.clock.sleep_until(until), if until != Moment::NEVER => return None,
+            reply = reply => reply.unwrap_or(Err(Error::Closed)),
+            () = core.clock.sleep_until(until), if until != Moment::NEVER => return None,
         };
         self.told = None;
         Some(reply)
@@ -180,9 +197,8 @@ impl Place {
     /// Leaves the line, and stays a moment to see that nothing of the claim is left behind. Where the engine
     /// did not answer, nobody knows whether the name is busy: that is what the caller is told.
     async fn give_up(mut self, ask: &Ask, waited: Duration) -> Error {
-        self.told = None;
         let outlook = self.core.lines.outlook(&self.key);
-        self.core.lines.left(&self.key);
+        self.leave();
         let core = self.core.clone();
         let gone = async {
             while core.lines.is_deserted(&self.key) {
@@ -210,11 +226,20 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
+impl Place {
+    fn leave(&mut self) {
         if self.told.take().is_some() {
             self.core.lines.left(&self.key);
         }
+        if let Some(driver) = self.driver.take() {
+            driver.settle(&self.core);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

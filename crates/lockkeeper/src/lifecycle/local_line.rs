@@ -7,13 +7,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
 use super::core::Core;
 use super::deadline::Moment;
+use super::detached::Carried;
 use super::locked;
 use super::release::Grant;
 use super::tracked::{Phase, Term, Tracked};
@@ -72,9 +73,9 @@ pub(crate) enum Joined {
     /// It may not wait, and somebody in this process is ahead of it.
     Busy,
     /// It is the first: it has to start the driver.
-    Leads(LineKey, oneshot::Receiver<Reply>),
-    /// It waits for its turn.
-    Queued(LineKey, oneshot::Receiver<Reply>),
+    Leads(LineKey, oneshot::Receiver<Reply>, Arc<Carried>),
+    /// It waits for its turn, and is the first to wait behind whoever carries the driver, if it is told.
+    Queued(LineKey, oneshot::Receiver<Reply>, Option<Arc<Carried>>),
 }
 
 /// What the end of one guard means for the claim.
@@ -113,6 +114,8 @@ struct Line {
     /// How long the queue may get before it is looked through.
     prune_at: usize,
     outlook: Outlook,
+    /// Its driver, while it is the first caller that drives it.
+    driver: Weak<Carried>,
 }
 
 /// What the line's driver knows of the engine.
@@ -166,9 +169,12 @@ impl Lines {
             }
             line.prune();
             line.queue.push_back(ticket);
-            return Ok(Joined::Queued(key, told));
+            let driver = std::mem::take(&mut line.driver).upgrade();
+            return Ok(Joined::Queued(key, told, driver));
         }
+        let driver = Carried::awaited();
         let line = Line {
+            driver: Arc::downgrade(&driver),
             held: None,
             queue: VecDeque::from([ticket]),
             left: Arc::default(),
@@ -176,7 +182,7 @@ impl Lines {
             outlook: Outlook::Idle,
         };
         lines.insert(key.clone(), line);
-        Ok(Joined::Leads(key, told))
+        Ok(Joined::Leads(key, told, driver))
     }
 
     fn key_of(&self, ask: &Ask) -> LineKey {
@@ -359,6 +365,7 @@ impl Lines {
                 left: Arc::default(),
                 prune_at: 64,
                 outlook: Outlook::Idle,
+                driver: Weak::new(),
             },
         );
         Ok(others_wait.then_some(key))
@@ -399,19 +406,28 @@ impl Lines {
         }
     }
 
-    /// The keeper is closing: everybody who waits is told, and what is held is named.
-    pub(crate) fn close(&self) -> Vec<Arc<Tracked>> {
+    /// The keeper is closing: everybody who waits is told, drivers go on without them, and what is held is named.
+    pub(crate) fn close(&self, core: &Core) -> Vec<Arc<Tracked>> {
+        let (held, drivers) = self.close_all();
+        for driver in drivers {
+            driver.settle(core);
+        }
+        held
+    }
+
+    fn close_all(&self) -> (Vec<Arc<Tracked>>, Vec<Arc<Carried>>) {
         let mut lines = locked(&self.lines);
         self.closed.store(true, Ordering::Release);
-        let mut held = Vec::new();
+        let (mut held, mut drivers) = (Vec::new(), Vec::new());
         for line in lines.values_mut() {
             for ticket in line.queue.drain(..) {
                 let _gave_up = ticket.reply.send(Err(Error::Closed));
             }
             line.left.notify_one();
             held.extend(line.held.as_ref().map(|held| held.hold.clone()));
+            drivers.extend(line.driver.upgrade());
         }
-        held
+        (held, drivers)
     }
 
     /// How many lines have nobody who holds: their drivers are under way.
@@ -597,10 +613,10 @@ mod tests {
     #[test]
     fn whoever_waits_is_not_turned_away_for_a_try_that_left() {
         let lines = Lines::default();
-        let Ok(Joined::Leads(key, tries)) = lines.join(&ask(), Entry::Try, NOW) else {
+        let Ok(Joined::Leads(key, tries, _)) = lines.join(&ask(), Entry::Try, NOW) else {
             panic!()
         };
-        let Ok(Joined::Queued(_, mut waits)) = lines.join(&ask(), Entry::Queue, NOW) else {
+        let Ok(Joined::Queued(_, mut waits, _)) = lines.join(&ask(), Entry::Queue, NOW) else {
             panic!()
         };
         drop(tries);
@@ -613,13 +629,13 @@ mod tests {
     #[test]
     fn a_closed_keeper_takes_nobody_in_and_an_abandoned_line_is_gone() {
         let lines = Lines::default();
-        let Ok(Joined::Leads(key, mut waits)) = lines.join(&ask(), Entry::Queue, NOW) else {
+        let Ok(Joined::Leads(key, mut waits, _)) = lines.join(&ask(), Entry::Queue, NOW) else {
             panic!()
         };
         lines.abandon(&key);
         assert!(matches!(waits.try_recv(), Ok(Err(Error::Closed))));
         assert_eq!(lines.len(), 0);
-        lines.close();
+        lines.close_all();
         assert!(matches!(
             lines.join(&ask(), Entry::Queue, NOW),
             Err(Error::Closed)

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use super::acquire;
 use super::core::{Core, call_limit};
 use super::deadline::Moment;
-use super::detached::detached;
+use super::detached::{detached, independent};
 use super::local_line::Ending;
 use super::locked;
 use super::tracked::{Phase, Tracked, retry_pause};
@@ -71,7 +71,13 @@ impl Grant {
         let told = match core.lines.end_one(&core, &hold) {
             Ending::StillEntered | Ending::HandedOn => Ok(Released::Freed),
             Ending::Free { others_wait } => {
-                detached(&core.runtime, free(core.clone(), hold.clone(), others_wait)).await?
+                let free = free(core.clone(), hold.clone(), others_wait);
+                if others_wait {
+                    // On the heap, since it is rare.
+                    Box::pin(independent(&core, free)).await?
+                } else {
+                    detached(&core, free).await?
+                }
             }
         };
         let lost = |reason| {
@@ -222,6 +228,11 @@ impl Releases {
             () = core.clock.sleep_until(until) => {}
         }
         std::mem::take(&mut *locked(&self.open.failed))
+    }
+
+    /// Whether releases are still carried out: not any more once the keeper's runtime has gone.
+    pub(crate) fn is_at_work(&self) -> bool {
+        !self.queue.is_closed()
     }
 
     /// How many releases are under way.

@@ -73,7 +73,7 @@ const STATES: &[State] = &[
     },
     State {
         name: "NOPERM for a command in the script",
-        begin: &[&["ACL", "SETUSER", "default", "-pexpire"]],
+        begin: &[&["ACL", "SETUSER", "default", "-set"]],
         end: &[&["ACL", "SETUSER", "default", "+@all"]],
         outcome: Outcome::Unknown,
     },
@@ -136,7 +136,17 @@ async fn each_trouble_has_its_outcome() {
 // proves: L1, L5, L12
 #[tokio::test]
 async fn a_right_taken_away_leaves_nothing_for_ever_and_nobody_beside_another() {
-    for right in ["pexpire", "pexpireat", "zadd", "hset", "publish", "zrem"] {
+    for right in [
+        "pexpire",
+        "pexpireat",
+        "set",
+        "get",
+        "time",
+        "zadd",
+        "hset",
+        "publish",
+        "zrem",
+    ] {
         let server = Redis::start().unwrap();
         let one = backend(&server.url()).await;
         let enter = async |name: &str, mode| {

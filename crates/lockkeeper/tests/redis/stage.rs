@@ -83,7 +83,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// Keys of claims that are left on the server.
 pub(crate) fn keys_left(server: &Redis) -> Vec<String> {
-    let keys = server.ask(&["KEYS", "lk:{*}:[kqe]:*"]).unwrap();
+    let keys = server.ask(&["KEYS", "lk:{*}:[krqe]:*"]).unwrap();
     keys.text().lines().map(str::to_owned).collect()
 }
 

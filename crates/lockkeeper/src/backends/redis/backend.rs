@@ -150,17 +150,18 @@ impl Backend for RedisBackend {
             Entry::Queue => b"queue",
         };
         let lease = wire::lease_ms(claim.lease);
-        let mode = claim.mode.to_string();
-        let tail = wire::tail(&self.channel, &claim.party);
+        let rest = wire::rest(claim, &self.channel);
         let args = [
             claim.id.as_bytes(),
+            rest.as_bytes(),
             lease.as_bytes(),
             entry,
-            mode.as_bytes(),
-            tail.as_bytes(),
         ];
         let script = (&*scripts::ENTER, "asking for a lock");
-        self.call(script, &keys, &args, wire::standing).await
+        self.call(script, &keys, &args, |told| {
+            wire::entered(told, claim.lease)
+        })
+        .await
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {

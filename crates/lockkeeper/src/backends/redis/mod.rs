@@ -1,11 +1,12 @@
 //! `redis://`: the lists live in a Redis server (7.0 or later, or Valkey), one Lua script per verb.
 //!
-//! **Keys.** All keys of a name are in one hash slot: `PREFIX:{BUCKET}:k:NAME` holds the claims. A claim
-//! that is alone is a hash of one field whose expiry is its lease: one call in, one call out. As soon as
-//! a second claim stands in line, the hash gets a head and two sorted sets beside it: `…:q:NAME`, the
-//! queue by order number, and `…:e:NAME`, the ends of the leases. So nothing that a hand-over does grows
-//! with the number of waiters. All three expire with the last lease. `PREFIX:{BUCKET}:order` is the last
-//! order number given in a bucket; there are 64 buckets, so counters do not pile up.
+//! **Keys.** All keys of a name are in one hash slot: `PREFIX:{BUCKET}:k:NAME` is the name's own. A claim
+//! that is alone is its plain value, whose expiry is the lease: one call in, one call out. As soon as
+//! a second claim stands in line, the value is the head of a list and there are three keys beside it:
+//! `…:r:NAME`, the records by claim; `…:q:NAME`, the queue by order number; `…:e:NAME`, the ends of the
+//! leases. So nothing that a hand-over does grows with the number of waiters. All four expire soon after the
+//! last lease. `PREFIX:{BUCKET}:order` is the last order number given in a bucket; there are 64 buckets, so
+//! counters do not pile up.
 //!
 //! **Pushes.** Each keeper listens to a channel of its own, `PREFIX:wake:RANDOM`, on the same connection
 //! (RESP3). The script that lets a claim hold publishes that to its keeper alone.
@@ -13,8 +14,8 @@
 //! **Least privilege.** A user needs no more than
 //!
 //! ```text
-//! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +hset +hget
-//!   +hmget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
+//! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +get +hset
+//!   +hget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
 //!   +pexpiretime +publish +subscribe +lpush +ltrim +scan +ping +info +config|get
 //! ```
 //!

@@ -18,10 +18,11 @@ pub(super) fn lease_ms(lease: Duration) -> String {
     ms.clamp(1, LONGEST_LEASE_MS).to_string()
 }
 
-/// Who is behind the claim and where to ring: the end of its record.
-pub(super) fn tail(channel: &str, party: &Party) -> String {
-    let Party { label, host, pid } = party;
-    format!("{channel} {pid} {} {label}{host}", label.len())
+/// The record of a claim but for its order: what it wants, where to ring, who is behind it.
+pub(super) fn rest(claim: &Claim, channel: &str) -> String {
+    let Party { label, host, pid } = &*claim.party;
+    let mode = claim.mode;
+    format!(" {mode} {channel} {pid} {} {label}{host}", label.len())
 }
 
 /// The standings in an answer: three numbers each.
@@ -52,6 +53,17 @@ pub(super) fn standings(answer: &Value) -> Option<Vec<Standing>> {
 /// The one standing in an answer.
 pub(super) fn standing(answer: &Value) -> Option<Standing> {
     standings(answer).filter(|all| all.len() == 1)?.pop()
+}
+
+/// Where a claim stands that has just entered: a mere number is the order of one that holds, for its whole lease.
+pub(super) fn entered(answer: &Value, lease: Duration) -> Option<Standing> {
+    match answer {
+        Value::Int(order) => Some(Standing::Holds {
+            order: u64::try_from(*order).ok()?,
+            lease_left: lease,
+        }),
+        answer => standing(answer),
+    }
 }
 
 pub(super) fn released(answer: &Value) -> Option<Released> {
@@ -167,6 +179,8 @@ fn number(value: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     // bug 35: a non-positive expiry deletes the key and says that it worked.
@@ -195,14 +209,20 @@ mod tests {
     #[test]
     fn records_with_any_label_come_back() {
         for label in ["", "a b", "x 3 y", "ü\0\n"] {
-            let party = Party {
-                label: label.into(),
-                host: "h o".into(),
-                pid: 7,
+            let entering = Claim {
+                id: ClaimId::from_bytes([7; 16]),
+                name: Name::new("n").unwrap(),
+                mode: Mode::Permits { take: 2, of: 5 },
+                lease: Duration::from_secs(1),
+                party: Arc::new(Party {
+                    label: label.into(),
+                    host: "h o".into(),
+                    pid: 7,
+                }),
             };
-            let record = format!("12 p2.5 {}", tail("lk:wake:1", &party));
+            let record = format!("12{}", rest(&entering, "lk:wake:1"));
             let view = claim(record.as_bytes(), 20, Duration::ZERO).unwrap();
-            assert_eq!(view.party, party);
+            assert_eq!(view.party, *entering.party);
             assert_eq!(view.mode, Mode::Permits { take: 2, of: 5 });
             assert_eq!(view.since, Duration::from_micros(8));
         }

@@ -14,7 +14,7 @@ use lockkeeper::conformance::Engine;
 use lockkeeper_testbed::{Redis, RedisCluster, Sentinels};
 
 /// The commands that a user of the Redis backend needs.
-const LEAST: &str = "+eval +evalsha +time +exists +del +set +hset +hget +hmget +hgetall +hdel +zadd +zrem \
+const LEAST: &str = "+eval +evalsha +time +exists +del +set +get +hset +hget +hgetall +hdel +zadd +zrem \
      +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat +pexpiretime +publish +subscribe \
      +lpush +ltrim +scan +ping +info +config|get";
 /// What it needs on a cluster besides.
@@ -157,7 +157,7 @@ impl<S: Servers> Engine for RedisEngine<S> {
 
     /// Keys of claims, of whatever kind.
     async fn residue(&self) -> usize {
-        let pattern = format!("{}:{{*}}:[kqe]:*", self.prefix);
+        let pattern = format!("{}:{{*}}:[krqe]:*", self.prefix);
         let keys = S::masters().into_iter().map(|master| {
             let keys = master.ask(&["KEYS", &pattern]).expect("it answers");
             keys.text().lines().count()

@@ -1,15 +1,7 @@
 -- Behind others. KEYS and ARGV as in enter_alone.lua.
-local found = redis.call('HMGET', KEYS[1], id, '')
-local head = found[2]
-
-if found[1] and not head then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return { 1, (parse(found[1])), lease }
-end
-
 local list
-if head then
-  list = open(KEYS[1], head)
+if is_list(held) then
+  list = open(KEYS[1], held)
   bury(list)
   promote(list)
   if list.count > 0 and redis.call('ZSCORE', list.queue, id) then
@@ -17,16 +9,23 @@ if head then
     return { standing(list, id) }
   end
 else
-  list = unfold(KEYS[1])
+  local owner, order = alone(held)
+  if owner == id then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    return order
+  end
+  list = unfold(KEYS[1], held)
 end
 
-local holds = list.count == list.holders and fits(list, ARGV[4])
-if ARGV[3] == 'try' and not holds then
+local mode = string.match(ARGV[2], '^ (%S+)')
+local holds = list.count == list.holders and fits(list, mode)
+if ARGV[4] == 'try' and not holds then
   return { 0, 0, 0 }
 end
 if list.count == 0 then
   -- Everybody was dead.
-  return enter_alone()
+  redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'PX', ARGV[3])
+  return number_alone()
 end
 
 local order = next_order()
@@ -34,27 +33,32 @@ local function step_in()
   if list.unfold then
     list.unfold()
   end
-  redis.call('HSET', KEYS[1], id, record(order))
+  redis.call('HSET', list.records, id, order .. ARGV[2])
   redis.call('ZADD', list.queue, order, id)
   redis.call('ZADD', list.ends, now_ms + lease, id)
-  keep_keys(list, now_ms + lease)
+  keep_keys(list, lease)
 end
 
+local before = not list.unfold and redis.call('ZRANGE', list.queue, -1, -1)[1]
 local fine, why = pcall(step_in)
 if not fine then
   -- A right was taken away, or a key is elsewhere: nothing may stay half done, or for ever.
   if list.unfold then
-    redis.pcall('DEL', list.queue, list.ends)
+    redis.pcall('DEL', list.queue, list.ends, list.records)
   else
     redis.pcall('ZREM', list.queue, id)
     redis.pcall('ZREM', list.ends, id)
+    redis.pcall('HDEL', list.records, id)
   end
-  redis.pcall('HDEL', KEYS[1], id)
   error({ err = reason(why) })
 end
 list.count = list.count + 1
 if holds then
-  join(list, ARGV[4])
+  join(list, mode)
 end
 store(list)
-return { standing(list, id) }
+if holds then
+  return tonumber(order)
+end
+local ends = list.first_end or redis.call('ZSCORE', list.ends, before)
+return { 2, list.count - 1, ends - now_ms }

@@ -1,38 +1,35 @@
--- KEYS: claims of the name, order of its bucket. ARGV: id, lease in ms, "try" or "queue", mode, channel and party.
--- The quick way: nobody has the name. The claim is then a hash of one field, and the key's expiry is its lease.
+-- KEYS: claims of the name, last order of its bucket. ARGV: id, the rest of the record (" mode channel party..."), lease
+-- in ms, "try" or "queue". Returns the order of a claim that holds for its whole lease, else its standing.
+-- The quick way: nobody has the name. The claim is then a plain value, and the key's expiry is its lease.
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local id, micros = ARGV[1], time[1] .. string.sub('00000' .. time[2], -6)
+local held = redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'NX', 'GET', 'PX', ARGV[3])
 
--- Numbers in order of time, and rising whatever the clock does.
+-- Numbers in order of time, and rising whatever the clock does; as text.
 local function next_order()
-  local last = redis.call('SET', KEYS[2], string.format('%.0f', now), 'GET')
-  last = last and tonumber(last)
-  if not last or last < now then
-    return now
+  local last = tonumber(redis.call('SET', KEYS[2], micros, 'GET'))
+  if not last or last < tonumber(micros) then
+    return micros
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', last + 1))
-  return last + 1
+  local order = string.format('%.0f', last + 1)
+  redis.call('SET', KEYS[2], order)
+  return order
 end
 
--- Joined, not formatted: '%s' ends at a zero byte, and a label may hold one.
-local function record(order)
-  return string.format('%.0f ', order) .. ARGV[4] .. ' ' .. ARGV[5]
-end
-
-local id, lease = ARGV[1], tonumber(ARGV[2])
-local function enter_alone()
-  local order = next_order()
-  redis.call('HSET', KEYS[1], id, record(order))
-  local told = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-  if told ~= 1 then
-    -- The right to do this was taken away: nothing may stay for ever.
+local function number_alone()
+  local fine, order = pcall(next_order)
+  if not fine then
     redis.call('DEL', KEYS[1])
-    error(told)
+    error(type(order) == 'table' and order or { err = order })
   end
-  return { 1, order, lease }
+  if order ~= micros then
+    redis.call('SET', KEYS[1], id .. order .. ARGV[2], 'PX', ARGV[3])
+  end
+  return tonumber(order)
 end
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  return enter_alone()
+if not held then
+  return number_alone()
 end
+local now, lease = tonumber(micros), tonumber(ARGV[3])
 

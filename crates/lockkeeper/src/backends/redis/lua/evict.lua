@@ -1,17 +1,18 @@
 -- KEYS: claims of the name, what was broken in its bucket. ARGV: order, what to note. Returns 1 if it was there.
 local claims = KEYS[1]
-local id, record, list
-local head = redis.call('HGET', claims, '')
-if head then
-  list = open(claims, head)
+local held = redis.call('GET', claims)
+local id, channel, list
+if held and is_list(held) then
+  list = open(claims, held)
   bury(list)
   promote(list)
   id = list.count > 0 and redis.call('ZRANGEBYSCORE', list.queue, ARGV[1], ARGV[1])[1]
-  record = id and redis.call('HGET', claims, id)
-else
-  local alone = redis.call('HGETALL', claims)
-  if alone[2] and string.match(alone[2], '^%d+') == ARGV[1] then
-    id, record = alone[1], alone[2]
+  local record = id and redis.call('HGET', list.records, id)
+  channel = record and select(3, parse(record))
+elseif held then
+  local owner, order, _, hears = alone(held)
+  if order == tonumber(ARGV[1]) then
+    id, channel = owner, hears
   end
 end
 if not id then
@@ -25,8 +26,9 @@ else
   redis.call('DEL', claims)
 end
 -- Its keeper asks, and learns that it is gone.
-local _, _, channel = parse(record)
-redis.pcall('PUBLISH', channel, id)
+if channel then
+  redis.pcall('PUBLISH', channel, id)
+end
 redis.call('LPUSH', KEYS[2], string.format('%.0f ', now) .. ARGV[2])
 local told = redis.pcall('PEXPIRE', KEYS[2], 30 * 24 * 3600 * 1000)
 if told ~= 1 then

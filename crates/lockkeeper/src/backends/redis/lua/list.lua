@@ -1,10 +1,16 @@
 -- Shared by the scripts of all verbs, below what each does first. Needs: now, the server's time in microseconds.
 --
--- A list of several claims has three keys: a hash of id to record, with the head of the list in the field '';
--- the queue, ids by order; the ends, ids by the moment at which their leases end. A record is
--- "order mode channel party...". The head is "holders kind permits": how many claims at the front of the queue
--- hold, and what they are. It is kept, not counted anew, so that no work grows with the number of claims.
+-- The value at the key of a name is a claim that is alone, its id and its record; or, as its 17th byte tells, the head of
+-- a list, "holders kind permits until": how many claims at the front of the queue hold, what they are, and when the keys
+-- expire. The head is kept, not counted anew, so that no work grows with the number of claims. The list has three more
+-- keys: the records by id; the queue, ids by order; the ends, ids by the moment at which their leases end. A record is
+-- "order mode channel party...".
 local now_ms = math.floor(now / 1000)
+local HEAD = 'a list of claims '
+
+local function is_list(held)
+  return string.sub(held, 1, 17) == HEAD
+end
 
 -- The rule, as in rule.rs: whether a claim that is next after all holders holds too.
 local function fits(list, mode)
@@ -42,11 +48,23 @@ local function parse(record)
   return tonumber(order), mode, channel
 end
 
+-- A claim that is alone: its id, order, mode and channel.
+local function alone(held)
+  local order, mode, channel = parse(string.sub(held, 17))
+  if not order then
+    error({ err = 'WRONGTYPE the value at the key is no claim' })
+  end
+  return string.sub(held, 1, 16), order, mode, channel
+end
+
 local function names(claims)
+  local kind = string.find(claims, '}:k:', 1, true) + 2
+  local before, after = string.sub(claims, 1, kind - 1), string.sub(claims, kind + 1)
   return {
     claims = claims,
-    queue = (string.gsub(claims, '}:k:', '}:q:', 1)),
-    ends = (string.gsub(claims, '}:k:', '}:e:', 1)),
+    records = before .. 'r' .. after,
+    queue = before .. 'q' .. after,
+    ends = before .. 'e' .. after,
   }
 end
 
@@ -55,41 +73,43 @@ end
 local function open(claims, head)
   local list = names(claims)
   list.count = redis.call('ZCARD', list.queue)
-  if list.count == 0 or redis.call('EXISTS', list.ends) == 0 then
+  list.first_dies = tonumber(redis.call('ZRANGE', list.ends, 0, 0, 'WITHSCORES')[2])
+  if list.count == 0 or not list.first_dies or redis.call('EXISTS', list.records) == 0 then
     error({ err = 'TRYAGAIN a part of the list is elsewhere' })
   end
-  local holders, kind, permits = string.match(head, '^(%d+) (%a) (%d+)$')
+  local holders, kind, permits, lasts = string.match(head, '^(%d+) (%a) (%d+) (%d+)$', #HEAD + 1)
   list.holders, list.kind, list.permits = tonumber(holders), kind, tonumber(permits)
+  list.lasts = tonumber(lasts)
   list.head = head
   return list
 end
 
 -- Makes a list of a claim that was alone. Its new keys have no expiry yet: `keep_keys` gives them one. An expiry
 -- that is now, as of a claim in its last millisecond, would delete them on the spot.
-local function unfold(claims)
+local function unfold(claims, held)
   local list = names(claims)
-  local alone = redis.call('HGETALL', claims)
+  local id, order, mode = alone(held)
   local ends = redis.call('PEXPIRETIME', claims)
-  local order, mode = parse(alone[2])
-  list.count, list.holders, list.kind, list.permits = 1, 0, 'x', 0
+  list.count, list.holders, list.kind, list.permits, list.lasts = 1, 0, 'x', 0, 0
   join(list, mode)
+  list.first_end = ends
   list.unfold = function()
-    redis.call('ZADD', list.queue, order, alone[1])
-    redis.call('ZADD', list.ends, ends, alone[1])
-    list.first_end = ends
+    redis.call('HSET', list.records, id, string.sub(held, 17))
+    redis.call('ZADD', list.queue, order, id)
+    redis.call('ZADD', list.ends, ends, id)
   end
   return list
 end
 
--- The keys live as long as the longest lease in them.
-local function keep_keys(list, ends)
-  for _, key in ipairs({ list.claims, list.queue, list.ends }) do
-    if list.first_end then
-      -- 'GT' would leave a key without expiry alone.
-      redis.call('PEXPIREAT', key, math.max(ends, list.first_end))
-    else
-      redis.call('PEXPIREAT', key, ends, 'GT')
-    end
+-- The keys outlive the longest lease in them by up to half of it, so that not every claim has to prolong them.
+local function keep_keys(list, lease)
+  local ends = math.max(now_ms + lease, list.first_end or 0)
+  if ends <= list.lasts then
+    return
+  end
+  list.lasts = ends + math.ceil(lease / 2)
+  for _, key in ipairs({ list.claims, list.records, list.queue, list.ends }) do
+    redis.call('PEXPIREAT', key, string.format('%.0f', list.lasts))
   end
 end
 
@@ -98,13 +118,13 @@ end
 local function strike(list, id)
   list.count = list.count - 1
   if list.count == 0 then
-    redis.call('DEL', list.claims, list.queue, list.ends)
+    redis.call('DEL', list.claims, list.records, list.queue, list.ends)
     return
   end
   -- First what needs no memory, so that a full server still lets go.
   redis.call('ZREM', list.queue, id)
   redis.call('ZREM', list.ends, id)
-  redis.call('HDEL', list.claims, id)
+  redis.call('HDEL', list.records, id)
 end
 
 local function take_out(list, id)
@@ -113,15 +133,20 @@ local function take_out(list, id)
     return false
   end
   if place < list.holders then
-    local record = redis.call('HGET', list.claims, id)
     list.holders = list.holders - 1
-    list.permits = list.permits - (record and permits_of(select(2, parse(record))) or 0)
+    if list.permits > 0 then
+      local record = redis.call('HGET', list.records, id)
+      list.permits = list.permits - (record and permits_of(select(2, parse(record))) or 0)
+    end
   end
   strike(list, id)
   return true
 end
 
 local function bury(list)
+  if list.first_dies > now_ms then
+    return
+  end
   while list.count > 0 do
     local dead = redis.call('ZRANGEBYSCORE', list.ends, '-inf', now_ms, 'LIMIT', 0, 100)
     for _, id in ipairs(dead) do
@@ -140,12 +165,12 @@ local function store(list)
   if list.count == 0 then
     return
   end
-  local head = string.format('%d %s %d', list.holders, list.kind, list.permits)
+  local head = HEAD .. string.format('%d %s %d %.0f', list.holders, list.kind, list.permits, list.lasts)
   if head == list.head then
     return
   end
-  local told = redis.pcall('HSET', list.claims, '', head)
-  if type(told) == 'table' then
+  local told = redis.pcall('SET', list.claims, head, 'KEEPTTL')
+  if told.err then
     -- The old head would count somebody as a holder who is none. Without its queue nobody holds by this list, and
     -- it ends with its longest lease.
     redis.call('DEL', list.queue)
@@ -157,9 +182,9 @@ end
 -- Lets in whoever the rule now lets in, and tells each.
 local function promote(list)
   local wakes = {}
-  while list.count > list.holders do
+  while list.count > list.holders and not (list.holders > 0 and list.kind == 'x') do
     local id = redis.call('ZRANGE', list.queue, list.holders, list.holders)[1]
-    local record = redis.call('HGET', list.claims, id)
+    local record = redis.call('HGET', list.records, id)
     if not record then
       -- Somebody took it away behind our back: nobody can hold by it.
       strike(list, id)
@@ -195,8 +220,9 @@ end
 
 -- The lease of a claim that is in the list starts anew.
 local function renew(list, id, lease)
-  -- First the expiry, which needs no memory: a full server refuses the first write only.
-  keep_keys(list, now_ms + lease)
+  -- First an expiry, which needs no memory: a full server refuses the first write only.
+  redis.call('PEXPIREAT', list.ends, string.format('%.0f', math.max(list.lasts, now_ms + lease)))
   redis.call('ZADD', list.ends, 'XX', now_ms + lease, id)
+  keep_keys(list, lease)
+  store(list)
 end
-

@@ -1,5 +1,10 @@
 -- Out of the midst of others. KEYS and ARGV as in release_alone.lua.
-local list = open(KEYS[1], found[2])
+if not is_list(held) then
+  -- Somebody else's claim; or no claim, which is raised.
+  alone(held)
+  return 0
+end
+local list = open(KEYS[1], held)
 bury(list)
 local was_there = take_out(list, ARGV[1])
 promote(list)

@@ -8,15 +8,19 @@ local function answer(kind, number, ms)
 end
 
 local function look(claims, id, lease)
-  local found = redis.call('HMGET', claims, id, '')
-  if not found[1] then
+  local held = redis.call('GET', claims)
+  if not held then
     return 0, 0, 0
   end
-  if not found[2] then
+  if not is_list(held) then
+    local owner, order = alone(held)
+    if owner ~= id then
+      return 0, 0, 0
+    end
     redis.call('PEXPIRE', claims, lease)
-    return 1, (parse(found[1])), lease
+    return 1, order, lease
   end
-  local list = open(claims, found[2])
+  local list = open(claims, held)
   bury(list)
   promote(list)
   if list.count == 0 or not redis.call('ZSCORE', list.queue, id) then
