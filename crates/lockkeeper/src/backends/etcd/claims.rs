@@ -30,6 +30,8 @@ pub(super) struct Entry {
     /// The revision at which its standing was read.
     pub(super) seen: i64,
     pub(super) stands: Stands,
+    /// Its watches have begun: as long as it waits, whatever changes ahead of it is told.
+    pub(super) told: bool,
     /// The leases on which its key was asked for without an answer: each question may still be carried out.
     pub(super) under_way: Vec<i64>,
     ends: Moment,
@@ -72,14 +74,28 @@ pub(super) enum Known {
 }
 
 /// All claims of one keeper.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Claims {
     entries: HashMap<ClaimId, Entry>,
     /// When each ends, unless it is renewed.
     agenda: BTreeMap<(Moment, u64), ClaimId>,
+    /// When the reaper looks. What comes and goes meanwhile does not wake it, unless it ends sooner.
+    looks_at: Moment,
     serials: u64,
     /// Keys that are over here, and are being deleted there.
     doomed: HashSet<Vec<u8>>,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            agenda: BTreeMap::new(),
+            looks_at: Moment::NEVER,
+            serials: 0,
+            doomed: HashSet::new(),
+        }
+    }
 }
 
 impl Claims {
@@ -110,6 +126,7 @@ impl Claims {
             order: None,
             seen: 0,
             stands: Stands::Unknown,
+            told: false,
             under_way: Vec::new(),
             ends,
             serial: self.serials,
@@ -194,6 +211,7 @@ impl Claims {
             } => {
                 entry.order = Some(order);
                 entry.stands = Stands::Waits { ahead, lease };
+                entry.told = false;
                 // And its own, so that it learns at once when it is broken.
                 blockers.push(entry.key.clone());
                 Judged::Waits { blockers }
@@ -201,8 +219,51 @@ impl Claims {
         }
     }
 
+    /// The watches of a waiting claim have begun, the last after this revision; false if something may have
+    /// happened between the reading of its list and then.
+    pub(super) fn begun(&mut self, id: ClaimId, revision: i64) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return true;
+        };
+        entry.told = entry.seen >= revision;
+        entry.told
+    }
+
+    /// The watches have ended, all of them.
+    pub(super) fn nobody_is_told(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.told = false;
+        }
+    }
+
+    /// A key that the claim watches was deleted at this revision. Where it was the only one ahead the claim holds
+    /// now, and its order number is told: nobody comes in ahead of a claim.
+    pub(super) fn left_alone(&mut self, id: ClaimId, key: &[u8], revision: i64) -> Option<u64> {
+        let entry = self.entries.get_mut(&id)?;
+        let alone = matches!(entry.stands, Stands::Waits { ahead: 1, .. })
+            && entry.key != key
+            && entry.seen < revision;
+        let order = entry.order.filter(|_| alone)?;
+        entry.stands = Stands::Holds;
+        entry.seen = revision;
+        Some(order)
+    }
+
+    /// Whether this end is sooner than the next one that the reaper waits for; if so, it is what it waits for.
+    pub(super) fn is_next_end(&mut self, ends: Moment) -> bool {
+        let sooner = ends < self.looks_at;
+        self.looks_at = self.looks_at.min(ends);
+        sooner
+    }
+
+    /// When the reaper has to look next.
+    pub(super) fn plan(&mut self) -> Moment {
+        self.looks_at = self.next_end();
+        self.looks_at
+    }
+
     /// When the next one ends.
-    pub(super) fn next_end(&self) -> Moment {
+    fn next_end(&self) -> Moment {
         self.agenda
             .first_key_value()
             .map_or(Moment::NEVER, |((ends, _), _)| *ends)
@@ -269,6 +330,11 @@ impl Entry {
             leases.push(self.own_lease);
         }
         leases
+    }
+
+    /// It waits, and whatever changes ahead of it is told.
+    pub(super) fn is_told(&self) -> bool {
+        self.told && matches!(self.stands, Stands::Waits { .. })
     }
 
     pub(super) fn mode(&self) -> Mode {

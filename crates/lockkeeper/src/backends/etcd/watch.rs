@@ -29,11 +29,14 @@ pub(super) enum Notice {
     /// A key that the target watches has changed, at this revision, or is gone.
     Changed {
         target: Target,
+        key: Vec<u8>,
         revision: i64,
         deleted: bool,
     },
     /// All watches of the target have begun, the last after this revision.
     Begun { target: Target, revision: i64 },
+    /// All watches have ended; they begin anew.
+    Broken,
 }
 
 enum Command {
@@ -139,7 +142,17 @@ impl Watches {
                     kept.entry(key)
                         .or_insert_with_key(|key| self.create(target, key.clone()));
                 }
+                let stream = self.stream.as_ref();
+                let all =
+                    stream.is_some_and(|it| !kept.values().any(|id| it.beginning.contains(id)));
                 self.targets.insert(target, kept);
+                // They had begun before.
+                if all {
+                    self.tell(Notice::Begun {
+                        target,
+                        revision: 0,
+                    });
+                }
             }
             Command::Forget(target) => {
                 for (_, id) in self.targets.remove(&target).unwrap_or_default() {
@@ -207,6 +220,7 @@ impl Watches {
             let kv = event.kv.unwrap_or_default();
             self.tell(Notice::Changed {
                 target,
+                key: kv.key,
                 revision: kv.mod_revision,
                 deleted: event.kind == 1,
             });
@@ -235,6 +249,7 @@ impl Watches {
         let (Some(stream), Some(client)) = (self.stream.take(), self.client.upgrade()) else {
             return pause;
         };
+        self.tell(Notice::Broken);
         if let Some(fault) = fault {
             let _nobody_waits_for_it = client.recover(&stream.link, fault).await;
         } else {

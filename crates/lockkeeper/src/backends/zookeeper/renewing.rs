@@ -1,5 +1,5 @@
 //! Renewing: one round trip for any number of claims, which proves that the session lives and tells
-//! which of its nodes do.
+//! which of its nodes do. Of claims that wait nothing is asked, as long as their watches are set.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,34 +32,37 @@ pub(super) struct Roll {
     paths: Arc<HashSet<String>>,
 }
 
+/// What the servers say about a claim.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Its node is there.
+    alive: bool,
+    /// Those ahead whose leaving could let it in are as they were.
+    unchanged: bool,
+}
+
 impl Shared {
     pub(super) async fn renew(self: &Arc<Self>, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         claims
             .iter()
             .try_for_each(|claim| self.check_lease(claim))?;
         let asked = self.clock.now();
-        let mut places = Vec::with_capacity(claims.len());
-        for claim in claims {
-            places.push(self.settled(claim, asked).await?);
+        let mut standings = vec![Standing::Gone; claims.len()];
+        let mut listed = Vec::new();
+        for (at, claim) in claims.iter().enumerate() {
+            if let Some((ahead, session)) = self.claims.renew_unasked(claim, asked) {
+                standings[at] = self.waits(ahead, &session);
+            } else if let Some(place) = self.settled(claim, asked).await? {
+                listed.push((at, claim, place));
+            }
         }
-        let listed: Vec<(&Claim, &Place)> = claims
-            .iter()
-            .zip(&places)
-            .filter_map(|(claim, place)| Some((claim, place.as_ref()?)))
-            .collect();
-        let Some(session) = listed.first().map(|(_, place)| place.session.clone()) else {
-            return Ok(vec![Standing::Gone; claims.len()]);
+        let Some(session) = listed.first().map(|(_, _, place)| place.session.clone()) else {
+            return Ok(standings);
         };
-        let (alive, unchanged) = self.ask(&session, &listed, asked).await?;
-        let mut seen = alive.into_iter().zip(unchanged);
-        let mut standings = Vec::with_capacity(claims.len());
-        for (claim, place) in claims.iter().zip(&places) {
-            standings.push(
-                match place.as_ref().and_then(|place| Some((place, seen.next()?))) {
-                    Some((place, seen)) => self.standing(claim, place, seen, asked).await?,
-                    None => Standing::Gone,
-                },
-            );
+        let (sent, seen) = self.ask(&session, &listed, asked).await?;
+        session.prove(sent);
+        for ((at, claim, place), seen) in listed.iter().zip(seen) {
+            standings[*at] = self.standing(claim, place, seen, (asked, sent)).await?;
         }
         Ok(standings)
     }
@@ -80,17 +83,17 @@ impl Shared {
 
     /// Which of the claims' nodes are there, and for whom nothing has changed ahead. Everything is sent
     /// at once. Without the leader's word, which `sync` is, a server that lost the leader could answer
-    /// for a session that is over.
+    /// for a session that is over. When the question was sent is told too.
     async fn ask(
         &self,
         session: &Session,
-        listed: &[(&Claim, &Place)],
+        listed: &[(usize, &Claim, Place)],
         asked: Moment,
-    ) -> Result<(Vec<bool>, Vec<bool>), Error> {
+    ) -> Result<(Moment, Vec<Seen>), Error> {
         let during = "renewing leases";
         let own: Vec<String> = listed
             .iter()
-            .map(|(claim, place)| {
+            .map(|(_, claim, place)| {
                 let child = place.node.as_ref().map_or("", |node| node.child.as_str());
                 self.path(&claim.name, child)
             })
@@ -99,7 +102,7 @@ impl Shared {
         let synced = few.then(|| session.client.sync(&self.config.chroot));
         let each = own.iter().filter(|_| few);
         let each = join_all(each.map(|path| session.client.check_stat(path)));
-        let ahead = join_all(listed.iter().map(|(claim, place)| {
+        let ahead = join_all(listed.iter().map(|(_, claim, place)| {
             let watched = place.watched().into_iter();
             let asks = watched.map(|contender| {
                 let stat = session
@@ -114,40 +117,43 @@ impl Shared {
             });
             join_all(asks)
         }));
-        let alive = match synced {
+        let (sent, alive): (_, Vec<bool>) = match synced {
             Some(synced) => {
                 synced.await.map_err(|error| fault(during, error))?;
                 let stats: Result<Vec<_>, zk::Error> = each.await.into_iter().collect();
                 let stats = stats.map_err(|error| fault(during, error))?;
-                stats.iter().map(Option::is_some).collect()
+                (asked, stats.iter().map(Option::is_some).collect())
             }
             None => {
-                let all = self.call_the_roll(session, asked).await?;
-                own.iter().map(|path| all.contains(path)).collect()
+                let (called, all) = self.call_the_roll(session, asked).await?;
+                let alive = own.iter().map(|path| all.contains(path));
+                (called.min(asked), alive.collect())
             }
         };
-        let mut unchanged = Vec::with_capacity(listed.len());
-        for answers in ahead.await {
+        let mut seen = Vec::with_capacity(listed.len());
+        for (alive, answers) in alive.into_iter().zip(ahead.await) {
             let answers: Result<Vec<bool>, zk::Error> = answers.into_iter().collect();
             let answers = answers.map_err(|error| fault(during, error))?;
             // Whoever watches nobody has not looked at the line yet.
-            unchanged.push(!answers.is_empty() && answers.into_iter().all(|same| same));
+            let unchanged = !answers.is_empty() && answers.into_iter().all(|same| same);
+            seen.push(Seen { alive, unchanged });
         }
-        Ok((alive, unchanged))
+        Ok((sent, seen))
     }
 
-    /// The list of all nodes of the session. Those who ask while it is being made share the next one.
+    /// The list of all nodes of the session, and when it was asked for. Those who ask at about the same time
+    /// share it.
     async fn call_the_roll(
         &self,
         session: &Session,
         asked: Moment,
-    ) -> Result<Arc<HashSet<String>>, Error> {
+    ) -> Result<(Moment, Arc<HashSet<String>>), Error> {
         let mut roll = self.roll.lock().await;
         if let Some(roll) = &*roll
-            && roll.called >= asked
+            && roll.called + session.silence / 200 >= asked
             && roll.session == session.id()
         {
-            return Ok(roll.paths.clone());
+            return Ok((roll.called, roll.paths.clone()));
         }
         let during = "renewing leases";
         let called = self.clock.now();
@@ -161,17 +167,17 @@ impl Shared {
             session: session.id(),
             paths: paths.clone(),
         });
-        Ok(paths)
+        Ok((called, paths))
     }
 
     async fn standing(
         self: &Arc<Self>,
         claim: &Claim,
         place: &Place,
-        (alive, unchanged): (bool, bool),
-        asked: Moment,
+        seen: Seen,
+        when: (Moment, Moment),
     ) -> Result<Standing, Error> {
-        let (Some(node), true) = (&place.node, alive) else {
+        let (Some(node), true) = (&place.node, seen.alive) else {
             self.claims.forget(&key(claim));
             return Ok(Standing::Gone);
         };
@@ -179,9 +185,9 @@ impl Shared {
         match &place.line {
             None => Ok(Standing::Holds {
                 order: node.order,
-                lease_left: self.lease_left(claim, session, asked),
+                lease_left: self.lease_left(claim, session, when),
             }),
-            Some(line) if unchanged && line.is_told_of_all(place.mode()) => {
+            Some(line) if seen.unchanged && line.is_told_of_all(place.mode()) => {
                 Ok(self.waits(line.len(), session))
             }
             Some(_) => {
@@ -195,8 +201,14 @@ impl Shared {
         }
     }
 
-    fn lease_left(&self, claim: &Claim, session: &Session, asked: Moment) -> Duration {
-        let believed = claim.lease.min(session.silence);
+    /// What is left of the lease by what was sent a little before it was asked for.
+    fn lease_left(
+        &self,
+        claim: &Claim,
+        session: &Session,
+        (asked, sent): (Moment, Moment),
+    ) -> Duration {
+        let believed = claim.lease.min(session.silence) - (asked - sent);
         if self.claims.len() < MANY {
             return believed;
         }
