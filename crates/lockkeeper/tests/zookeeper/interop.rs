@@ -9,8 +9,8 @@ use lockkeeper::backend::{Backend, Entry, Query, Released, Standing};
 use lockkeeper_testbed::foreign::{Acquired, Client, Released as Freed, present};
 
 use crate::stage::{
-    Corner, LONG, SOON, ahead, claim, exclusive, hears, hears_and_asks, lines_up, name, order,
-    server, standing, takes,
+    Corner, LONG, SOON, ahead, claim, exclusive, hears, lines_up, name, order, server, standing,
+    takes,
 };
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -108,7 +108,7 @@ async fn take_turns(corner: &Corner, ours: &Arc<dyn Backend>, [mut one, mut two]
     assert_eq!(one.finish_acquire(LONG).unwrap(), Acquired::Got);
     ahead(standing(ours, &late).await);
     assert_eq!(one.release().unwrap(), Freed::Freed);
-    hears_and_asks(ours, &mut wakes, &late).await;
+    hears(&mut wakes, &late).await;
     assert_eq!(ours.release(&late).await.unwrap(), Released::Freed);
     corner.comes_to(&stranger, "orders", 0).await;
 }

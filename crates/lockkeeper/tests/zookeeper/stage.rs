@@ -185,13 +185,6 @@ pub(crate) async fn hears(wakes: &mut Wakes, claim: &Claim) -> u64 {
     tokio::time::timeout(SOON, told).await.expect("a push")
 }
 
-/// The push for a claim whose last renewal asked nobody, and the answer that it holds, which must come.
-pub(crate) async fn hears_and_asks(backend: &Arc<dyn Backend>, wakes: &mut Wakes, claim: &Claim) {
-    let told = async { while wakes.next().await != Some(Wake::Look(claim.id)) {} };
-    tokio::time::timeout(SOON, told).await.expect("a push");
-    order(standing(backend, claim).await);
-}
-
 /// Asks until the outcome is known, as the lifecycle does.
 pub(crate) async fn insists<T, F>(call: impl Fn() -> F) -> T
 where

@@ -19,7 +19,7 @@ fn counter(server: &ZooKeeper, name: &str) -> i64 {
     number.trim().parse::<f64>().unwrap() as i64
 }
 
-// proves: L7, W5, W6
+// proves: W5, W6
 // bug 42, bug 43
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
@@ -44,13 +44,9 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = counter(&server, "zk_packets_received");
-    for (place, (backend, claim)) in line.iter().enumerate() {
-        let renewed = backend.renew(std::slice::from_ref(claim)).await.unwrap();
-        assert!(matches!(renewed[0], Standing::Waits { ahead, .. } if ahead == place + 1));
-    }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let packets = counter(&server, "zk_packets_received") - before;
-    println!("{packets} packets from {WAITERS} waiters, their sessions' pings included");
+    println!("{packets} packets in 2 s from {WAITERS} waiters, their sessions' pings included");
     assert!(packets <= WAITERS as i64, "{packets} packets");
 
     let mut wakes: Vec<_> = line.iter().map(|(backend, _)| backend.wakes()).collect();
@@ -59,11 +55,7 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
     let first = tokio::time::timeout(SOON, wakes[0].next())
         .await
         .expect("a push");
-    // Its renewal asked nobody: the hold must not be counted from it, but from a question.
-    assert_eq!(first, Some(Wake::Look(line[0].1.id)));
-    let (backend, claim) = &line[0];
-    let renewed = backend.renew(std::slice::from_ref(claim)).await.unwrap();
-    assert!(matches!(renewed[0], Standing::Holds { .. }), "{renewed:?}");
+    assert!(matches!(first, Some(Wake::Holds { claim, .. }) if claim == line[0].1.id));
     let others = join_all(
         wakes[1..]
             .iter_mut()

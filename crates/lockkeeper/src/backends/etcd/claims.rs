@@ -30,8 +30,6 @@ pub(super) struct Entry {
     /// The revision at which its standing was read.
     pub(super) seen: i64,
     pub(super) stands: Stands,
-    /// Its watches have begun: as long as it waits, whatever changes ahead of it is told.
-    pub(super) told: bool,
     /// The leases on which its key was asked for without an answer: each question may still be carried out.
     pub(super) under_way: Vec<i64>,
     ends: Moment,
@@ -126,7 +124,6 @@ impl Claims {
             order: None,
             seen: 0,
             stands: Stands::Unknown,
-            told: false,
             under_way: Vec::new(),
             ends,
             serial: self.serials,
@@ -211,28 +208,10 @@ impl Claims {
             } => {
                 entry.order = Some(order);
                 entry.stands = Stands::Waits { ahead, lease };
-                entry.told = false;
                 // And its own, so that it learns at once when it is broken.
                 blockers.push(entry.key.clone());
                 Judged::Waits { blockers }
             }
-        }
-    }
-
-    /// The watches of a waiting claim have begun, the last after this revision; false if something may have
-    /// happened between the reading of its list and then.
-    pub(super) fn begun(&mut self, id: ClaimId, revision: i64) -> bool {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return true;
-        };
-        entry.told = entry.seen >= revision;
-        entry.told
-    }
-
-    /// The watches have ended, all of them.
-    pub(super) fn nobody_is_told(&mut self) {
-        for entry in self.entries.values_mut() {
-            entry.told = false;
         }
     }
 
@@ -330,11 +309,6 @@ impl Entry {
             leases.push(self.own_lease);
         }
         leases
-    }
-
-    /// It waits, and whatever changes ahead of it is told.
-    pub(super) fn is_told(&self) -> bool {
-        self.told && matches!(self.stands, Stands::Waits { .. })
     }
 
     pub(super) fn mode(&self) -> Mode {

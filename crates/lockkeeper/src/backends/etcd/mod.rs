@@ -14,9 +14,8 @@
 //! change of leader. Nobody believes longer for that: belief counts from the sending of the last keep-alive,
 //! on this side's clock.
 //!
-//! **No requests while nothing changes.** Who waits is told by its watches, and reads nothing to renew. Who holds
-//! is answered from what is known, if the revision that comes with the keep-alive says that nothing has been
-//! written since. Where there are several members, one may lag, so one reading is asked for. Of many claims
+//! **No requests while nothing changes.** A renewal is answered from what is known, if the revision that comes
+//! with the keep-alive says that nothing has been written since. Where there are several members, one may lag, so one reading is asked for. Of many claims
 //! one question tells which keys are still bound to their lease.
 //!
 //! **Late entries.** A transaction without an answer may still be carried out. Since the lease is shared, what

@@ -1,5 +1,5 @@
 //! Renewing: one keep-alive for all claims of one length, and a reading of where they stand; none where
-//! nothing has changed in etcd since that was last read, and none of those who wait and watch.
+//! nothing has changed in etcd since that was last read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -197,8 +197,7 @@ impl Shared {
             _ => None,
         };
         let (mut due, limit) = self.by_name(claims);
-        let stale =
-            |group: &ByName| !group.told && revision.is_none_or(|revision| group.seen < revision);
+        let stale = |group: &ByName| revision.is_none_or(|revision| group.seen < revision);
         due.retain(stale);
         if due.len() > LISTS {
             due = self.not_on_the_roll(due, lives, called).await?;
@@ -248,18 +247,16 @@ impl Shared {
             shortest = shortest.min(claim.lease);
             // Of one whose order number is not known the whole list is read.
             let up_to = entry.order.unwrap_or(u64::MAX);
-            let (seen, told) = (entry.seen, entry.is_told());
+            let seen = entry.seen;
             let group = groups.entry(claim.name.as_str()).or_insert_with(|| ByName {
                 entry,
                 claims: Vec::new(),
                 up_to,
                 seen,
-                told,
             });
             group.claims.push(claim);
             group.up_to = group.up_to.max(up_to);
             group.seen = group.seen.min(seen);
-            group.told &= told;
         }
         (groups.into_values().collect(), self.patience(shortest))
     }
@@ -303,8 +300,6 @@ pub(super) struct ByName<'a> {
     up_to: u64,
     /// The oldest of what is known about them.
     seen: i64,
-    /// They all wait, and would be told of whatever changes ahead.
-    told: bool,
 }
 
 /// Since when a keep-alive is good enough for so many claims. The watchdog sends many in batches at about the same

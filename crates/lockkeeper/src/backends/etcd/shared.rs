@@ -365,8 +365,8 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
                 target: Target::Claim(id),
                 revision,
             } => {
-                let nothing_missed = shared.claims().begun(id, revision);
-                if !nothing_missed {
+                let missed = shared.claims().get(id).is_some_and(|e| e.seen < revision);
+                if missed {
                     review_surely(&shared, id, revision);
                 }
             }
@@ -384,7 +384,6 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
                     look_at_lease(&shared, lease);
                 }
             }
-            Notice::Broken => shared.claims().nobody_is_told(),
             Notice::Changed { .. } => {}
         }
     }

@@ -35,8 +35,6 @@ pub(super) enum Notice {
     },
     /// All watches of the target have begun, the last after this revision.
     Begun { target: Target, revision: i64 },
-    /// All watches have ended; they begin anew.
-    Broken,
 }
 
 enum Command {
@@ -142,17 +140,7 @@ impl Watches {
                     kept.entry(key)
                         .or_insert_with_key(|key| self.create(target, key.clone()));
                 }
-                let stream = self.stream.as_ref();
-                let all =
-                    stream.is_some_and(|it| !kept.values().any(|id| it.beginning.contains(id)));
                 self.targets.insert(target, kept);
-                // They had begun before.
-                if all {
-                    self.tell(Notice::Begun {
-                        target,
-                        revision: 0,
-                    });
-                }
             }
             Command::Forget(target) => {
                 for (_, id) in self.targets.remove(&target).unwrap_or_default() {
@@ -249,7 +237,6 @@ impl Watches {
         let (Some(stream), Some(client)) = (self.stream.take(), self.client.upgrade()) else {
             return pause;
         };
-        self.tell(Notice::Broken);
         if let Some(fault) = fault {
             let _nobody_waits_for_it = client.recover(&stream.link, fault).await;
         } else {

@@ -61,15 +61,10 @@ struct Entry {
     place: Place,
     ends: Moment,
     watch: Option<AbortHandle>,
-    /// Its watches are set: whatever changes ahead of it is told.
-    told: bool,
-    /// When its lease was last started anew without a word from the servers.
-    unasked: Option<Moment>,
 }
 
 impl Entry {
     fn stop_watching(&mut self) {
-        self.told = false;
         if let Some(watch) = self.watch.take() {
             watch.abort();
         }
@@ -112,8 +107,6 @@ impl Claims {
             place,
             ends: now + claim.lease,
             watch: None,
-            told: false,
-            unasked: None,
         };
         claims.insert(key(claim), entry);
         Begun::New
@@ -125,34 +118,6 @@ impl Claims {
         let entry = claims.get_mut(&key(claim))?;
         entry.renew(claim, now);
         Some(entry.place.clone())
-    }
-
-    /// Starts the lease of a waiting claim anew without asking, if whatever happens to it would be told: by
-    /// its watches, and of the session by the client. How many are ahead of it.
-    pub(super) fn renew_unasked(
-        &self,
-        claim: &Claim,
-        now: Moment,
-    ) -> Option<(usize, Arc<Session>)> {
-        let mut claims = self.lock();
-        let entry = claims.get_mut(&key(claim))?;
-        entry.renew(claim, now);
-        let place = &entry.place;
-        let line = place.line.as_ref()?;
-        let told = entry.told && line.is_told_of_all(place.mode()) && place.session.is_connected();
-        let ahead = (line.len(), place.session.clone());
-        if place.over || !told {
-            return None;
-        }
-        entry.unasked = Some(now);
-        Some(ahead)
-    }
-
-    /// Whether its watches are set.
-    pub(super) fn is_told(&self, key: &Key, told: bool) {
-        if let Some(entry) = self.lock().get_mut(key) {
-            entry.told = told;
-        }
     }
 
     pub(super) fn place(&self, key: &Key) -> Option<Place> {
@@ -202,19 +167,6 @@ impl Claims {
             entry.place.line = None;
             entry.place.alone = alone;
         }
-    }
-
-    /// It holds by what its watches told; false if its last renewal asked nobody since the session last proved to
-    /// live: then the hold must not be counted from that renewal.
-    pub(super) fn holds_as_told(&self, key: &Key) -> bool {
-        let mut claims = self.lock();
-        let Some(entry) = claims.get_mut(key) else {
-            return false;
-        };
-        entry.place.line = None;
-        entry.place.alone = None;
-        let proved = entry.place.session.proved();
-        entry.unasked.is_none_or(|unasked| unasked <= proved)
     }
 
     pub(super) fn becomes_shared(&self, key: &Key) {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use zookeeper_client as zk;
@@ -10,7 +9,7 @@ use zookeeper_client as zk;
 use super::BACKEND;
 use super::config::{Config, Tls};
 use crate::error::Error;
-use crate::lifecycle::deadline::{Clock, Moment};
+use crate::lifecycle::deadline::Clock;
 
 /// A session: ephemeral nodes live by it, and its requests are carried out in the order in which they
 /// are sent.
@@ -22,8 +21,6 @@ pub(super) struct Session {
     /// After so long without an answer the session may be over; see [`super`].
     pub(super) silence: Duration,
     pub(super) voters: Voters,
-    /// When the latest question was sent whose answer proves that the session lived then.
-    proved: AtomicU64,
 }
 
 /// How many servers vote, as far as they tell.
@@ -89,7 +86,6 @@ impl Session {
             timeout,
             silence,
             voters,
-            proved: AtomicU64::default(),
         }))
     }
 
@@ -101,20 +97,6 @@ impl Session {
 
     pub(super) fn id(&self) -> i64 {
         self.client.session_id().0
-    }
-
-    /// A question that was sent at this moment has been answered in the name of the leader.
-    pub(super) fn prove(&self, sent: Moment) {
-        self.proved.fetch_max(sent.nanos(), Ordering::SeqCst);
-    }
-
-    pub(super) fn proved(&self) -> Moment {
-        Moment::from_nanos(self.proved.load(Ordering::SeqCst))
-    }
-
-    /// Whether the client is in touch with a server, as far as it knows: it pings, and misses the answers.
-    pub(super) fn is_connected(&self) -> bool {
-        self.client.state() == zk::SessionState::SyncConnected
     }
 
     pub(super) fn is_over(&self) -> bool {

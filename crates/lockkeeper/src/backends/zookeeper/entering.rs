@@ -41,7 +41,6 @@ impl Shared {
         entry: Entry,
     ) -> Result<Standing, Error> {
         self.check_lease(claim)?;
-        let called = self.clock.now();
         let session = self.session().await?;
         if let Begun::Known(place) = self.claims.begin(claim, &session, self.clock.now()) {
             match self.enter_again(claim, &place).await? {
@@ -63,9 +62,7 @@ impl Shared {
             self.claims.forget(&key(claim));
             return Ok(Standing::Gone);
         }
-        let made = self.make_node(&session, claim).await?;
-        session.prove(called);
-        let judged = match made {
+        let judged = match self.make_node(&session, claim).await? {
             Made::Alone => Judged::Holds,
             Made::Among(node, listed) => self.judge(&key(claim), (&session, &node), listed).await?,
         };
@@ -114,7 +111,7 @@ impl Shared {
     pub(super) fn waits(&self, ahead: usize, session: &Session) -> Standing {
         Standing::Waits {
             ahead,
-            // A push tells; asking again costs nothing as long as the watches are set.
+            // A push tells; asking again keeps the session's proof of life young.
             look_again_in: session.silence / 3,
         }
     }

@@ -22,11 +22,10 @@
 //! lost. Releasing deletes it. A waiter watches the one node ahead whose leaving can let it in, and knows by
 //! its last listing whether it holds then, without asking.
 //!
-//! A renewal sends nothing that costs the ensemble a write, and for those who wait nothing at all: their
-//! watches tell. For those who hold it is `sync`, which is the leader's word that the session lives, and a
-//! look at the own nodes, one by one if they are few, else all at once. Leases of single claims are kept by
-//! this process: it deletes the nodes of those that were not renewed. If it is dead, the session ends, and
-//! everything with it.
+//! A renewal sends nothing that costs the ensemble a write: `sync`, which is the leader's word that the
+//! session lives, and a look at the own nodes, one by one if they are few, else all at once. Leases of
+//! single claims are kept by this process: it deletes the nodes of those that were not renewed. If it is
+//! dead, the session ends, and everything with it.
 //!
 //! # What to know before relying on it
 //!

@@ -1,5 +1,5 @@
 //! Renewing: one round trip for any number of claims, which proves that the session lives and tells
-//! which of its nodes do. Of claims that wait nothing is asked, as long as their watches are set.
+//! which of its nodes do.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,37 +32,34 @@ pub(super) struct Roll {
     paths: Arc<HashSet<String>>,
 }
 
-/// What the servers say about a claim.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// Its node is there.
-    alive: bool,
-    /// Those ahead whose leaving could let it in are as they were.
-    unchanged: bool,
-}
-
 impl Shared {
     pub(super) async fn renew(self: &Arc<Self>, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         claims
             .iter()
             .try_for_each(|claim| self.check_lease(claim))?;
         let asked = self.clock.now();
-        let mut standings = vec![Standing::Gone; claims.len()];
-        let mut listed = Vec::new();
-        for (at, claim) in claims.iter().enumerate() {
-            if let Some((ahead, session)) = self.claims.renew_unasked(claim, asked) {
-                standings[at] = self.waits(ahead, &session);
-            } else if let Some(place) = self.settled(claim, asked).await? {
-                listed.push((at, claim, place));
-            }
+        let mut places = Vec::with_capacity(claims.len());
+        for claim in claims {
+            places.push(self.settled(claim, asked).await?);
         }
-        let Some(session) = listed.first().map(|(_, _, place)| place.session.clone()) else {
-            return Ok(standings);
+        let listed: Vec<(&Claim, &Place)> = claims
+            .iter()
+            .zip(&places)
+            .filter_map(|(claim, place)| Some((claim, place.as_ref()?)))
+            .collect();
+        let Some(session) = listed.first().map(|(_, place)| place.session.clone()) else {
+            return Ok(vec![Standing::Gone; claims.len()]);
         };
-        let (sent, seen) = self.ask(&session, &listed, asked).await?;
-        session.prove(sent);
-        for ((at, claim, place), seen) in listed.iter().zip(seen) {
-            standings[*at] = self.standing(claim, place, seen, (asked, sent)).await?;
+        let (sent, alive, unchanged) = self.ask(&session, &listed, asked).await?;
+        let mut seen = alive.into_iter().zip(unchanged);
+        let mut standings = Vec::with_capacity(claims.len());
+        for (claim, place) in claims.iter().zip(&places) {
+            standings.push(
+                match place.as_ref().and_then(|place| Some((place, seen.next()?))) {
+                    Some((place, seen)) => self.standing(claim, place, seen, (asked, sent)).await?,
+                    None => Standing::Gone,
+                },
+            );
         }
         Ok(standings)
     }
@@ -87,13 +84,13 @@ impl Shared {
     async fn ask(
         &self,
         session: &Session,
-        listed: &[(usize, &Claim, Place)],
+        listed: &[(&Claim, &Place)],
         asked: Moment,
-    ) -> Result<(Moment, Vec<Seen>), Error> {
+    ) -> Result<(Moment, Vec<bool>, Vec<bool>), Error> {
         let during = "renewing leases";
         let own: Vec<String> = listed
             .iter()
-            .map(|(_, claim, place)| {
+            .map(|(claim, place)| {
                 let child = place.node.as_ref().map_or("", |node| node.child.as_str());
                 self.path(&claim.name, child)
             })
@@ -102,7 +99,7 @@ impl Shared {
         let synced = few.then(|| session.client.sync(&self.config.chroot));
         let each = own.iter().filter(|_| few);
         let each = join_all(each.map(|path| session.client.check_stat(path)));
-        let ahead = join_all(listed.iter().map(|(_, claim, place)| {
+        let ahead = join_all(listed.iter().map(|(claim, place)| {
             let watched = place.watched().into_iter();
             let asks = watched.map(|contender| {
                 let stat = session
@@ -117,7 +114,7 @@ impl Shared {
             });
             join_all(asks)
         }));
-        let (sent, alive): (_, Vec<bool>) = match synced {
+        let (sent, alive) = match synced {
             Some(synced) => {
                 synced.await.map_err(|error| fault(during, error))?;
                 let stats: Result<Vec<_>, zk::Error> = each.await.into_iter().collect();
@@ -130,15 +127,14 @@ impl Shared {
                 (called.min(asked), alive.collect())
             }
         };
-        let mut seen = Vec::with_capacity(listed.len());
-        for (alive, answers) in alive.into_iter().zip(ahead.await) {
+        let mut unchanged = Vec::with_capacity(listed.len());
+        for answers in ahead.await {
             let answers: Result<Vec<bool>, zk::Error> = answers.into_iter().collect();
             let answers = answers.map_err(|error| fault(during, error))?;
             // Whoever watches nobody has not looked at the line yet.
-            let unchanged = !answers.is_empty() && answers.into_iter().all(|same| same);
-            seen.push(Seen { alive, unchanged });
+            unchanged.push(!answers.is_empty() && answers.into_iter().all(|same| same));
         }
-        Ok((sent, seen))
+        Ok((sent, alive, unchanged))
     }
 
     /// The list of all nodes of the session, and when it was asked for. Those who ask at about the same time
@@ -174,10 +170,10 @@ impl Shared {
         self: &Arc<Self>,
         claim: &Claim,
         place: &Place,
-        seen: Seen,
+        (alive, unchanged): (bool, bool),
         when: (Moment, Moment),
     ) -> Result<Standing, Error> {
-        let (Some(node), true) = (&place.node, seen.alive) else {
+        let (Some(node), true) = (&place.node, alive) else {
             self.claims.forget(&key(claim));
             return Ok(Standing::Gone);
         };
@@ -187,7 +183,7 @@ impl Shared {
                 order: node.order,
                 lease_left: self.lease_left(claim, session, when),
             }),
-            Some(line) if seen.unchanged && line.is_told_of_all(place.mode()) => {
+            Some(line) if unchanged && line.is_told_of_all(place.mode()) => {
                 Ok(self.waits(line.len(), session))
             }
             Some(_) => {

@@ -1,6 +1,5 @@
 //! Waiting: one task per waiting claim listens to those few ahead whose leaving can let it in, and rings
-//! when it holds. Nothing is sent while nothing changes, not even to renew. So who has waited for long has no
-//! fresh proof that its session lives: then the lifecycle is told to ask, instead of to believe.
+//! when it holds. Nothing is sent while nothing changes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -53,7 +52,6 @@ async fn stand(shared: Weak<Shared>, key: Key) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.claims.is_told(&key, false);
         let left = match change {
             Change::Left(left) => left,
             Change::Other => Vec::new(),
@@ -118,9 +116,6 @@ async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change
     if changed || events.is_empty() {
         return Change::Other;
     }
-    if let Some(shared) = shared.upgrade() {
-        shared.claims.is_told(key, true);
-    }
     tokio::select! {
         biased;
         change = own_event(own) => change,
@@ -167,13 +162,9 @@ impl Shared {
         // Those ahead when we last looked, less those who left, are more than are there now.
         let holds = line.without(left).verdict(place.mode()) == Verdict::Holds;
         if !left.is_empty() && holds {
-            if self.claims.holds_as_told(key) {
-                self.ring(key, node);
-                self.check_own_node(key, &place.session, node).await;
-            } else {
-                self.bell.ring(Wake::Look(key.1));
-                tell_those_behind(self, key.clone());
-            }
+            self.claims.holds(key, None);
+            self.ring(key, node);
+            self.check_own_node(key, &place.session, node).await;
             return Waits::NoLonger;
         }
         let Ok(listed) = self.list(&place.session, &key.0).await else {
