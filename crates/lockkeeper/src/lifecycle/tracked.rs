@@ -179,6 +179,12 @@ impl Tracked {
         over && !life.delay.is_zero()
     }
 
+    /// How long after an answer it is believed in: its lease, or less if less was granted.
+    pub(crate) fn believed_for(&self) -> Duration {
+        let life = locked(&self.life);
+        life.lease().min(life.deadline - life.asked)
+    }
+
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
