@@ -114,7 +114,9 @@ async fn ten_thousand_claims_cost_one_keep_alive() {
     let standings = backend.renew(&claims).await.unwrap();
     let holds = |standing: &Standing| matches!(standing, Standing::Holds { .. });
     assert!(standings.iter().all(holds));
-    assert_eq!(keep_alives(&server) - kept, 1.0, "one keep-alive");
+    let sent = keep_alives(&server) - kept;
+    // None, if the one of the batches before is that fresh.
+    assert!(sent <= 1.0, "{sent} keep-alives");
     assert_eq!(asked(&server) - before, 0.0, "and nothing else");
     // In batches, as the watchdog sends them, all at once: one or two.
     let mut tasks = tokio::task::JoinSet::new();
