@@ -104,6 +104,12 @@ impl Tracked {
         locked(&self.life).claim.lease
     }
 
+    /// How long after an answer it is believed in: its lease, or less if less was granted.
+    pub(crate) fn believed_for(&self) -> Duration {
+        let life = locked(&self.life);
+        life.claim.lease.min(life.deadline - life.asked)
+    }
+
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }

@@ -20,9 +20,10 @@ use crate::error::Error;
 
 /// The most claims in one renewal.
 const BATCH: usize = 500;
-/// What is due this soon goes along with what is due now; of long leases, more than that.
+/// What is due this soon goes along with what is due now; of long leases, more than that. So claims that came one
+/// after the other are soon renewed together, and many cost no more questions than one.
 const SLACK: Duration = Duration::from_millis(20);
-const LONGEST_SLACK: Duration = Duration::from_secs(1);
+const LONGEST_SLACK: Duration = Duration::from_secs(5);
 
 /// The claims of a keeper, ordered by when each needs looking after.
 #[derive(Debug)]
@@ -169,7 +170,7 @@ impl Watchdog {
                 continue;
             };
             let tracked = tracked.clone();
-            if due > now + slack(tracked.lease()) {
+            if due > now + slack(tracked.believed_for()) {
                 continue;
             }
             agenda.order.remove(&(due, serial));
@@ -199,9 +200,10 @@ impl Watchdog {
     }
 }
 
-/// How much too early a claim with this lease may be looked at, if that saves a question.
-fn slack(lease: Duration) -> Duration {
-    (lease / 20).clamp(SLACK, LONGEST_SLACK)
+/// How much too early a claim that is believed in for so long may be looked at, if that saves a question: half the
+/// time between two renewals.
+fn slack(believed: Duration) -> Duration {
+    (believed / 6).clamp(SLACK, LONGEST_SLACK)
 }
 
 impl Agenda {
