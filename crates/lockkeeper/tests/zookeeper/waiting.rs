@@ -69,8 +69,8 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
 // proves: W3
 // bug 11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_claims_cost_one_keep_alive() {
-    const CLAIMS: usize = 2000;
+async fn ten_thousand_claims_cost_one_keep_alive() {
+    const CLAIMS: usize = 10_000;
     let server = ZooKeeper::start().unwrap();
     let corner = Corner::on(&[server.address()]);
     let ours = corner.connect("session=60s").await;
@@ -87,7 +87,8 @@ async fn thousands_of_claims_cost_one_keep_alive() {
     }
     let packets = counter(&server, "zk_packets_received") - before;
     println!("{packets} packets renew {CLAIMS} claims");
-    assert!(packets <= 12, "{packets} packets");
+    // `sync` and the list of the session's nodes; perhaps a ping, and perhaps both twice.
+    assert!(packets <= 6, "{packets} packets");
 }
 
 // A name that was ours alone just now, and is again, costs one node made and one deleted; and as soon as

@@ -50,13 +50,13 @@ impl Shared {
         let Some(session) = listed.first().map(|(_, place)| place.session.clone()) else {
             return Ok(vec![Standing::Gone; claims.len()]);
         };
-        let (alive, unchanged) = self.ask(&session, &listed, asked).await?;
+        let (sent, alive, unchanged) = self.ask(&session, &listed, asked).await?;
         let mut seen = alive.into_iter().zip(unchanged);
         let mut standings = Vec::with_capacity(claims.len());
         for (claim, place) in claims.iter().zip(&places) {
             standings.push(
                 match place.as_ref().and_then(|place| Some((place, seen.next()?))) {
-                    Some((place, seen)) => self.standing(claim, place, seen, asked).await?,
+                    Some((place, seen)) => self.standing(claim, place, seen, (asked, sent)).await?,
                     None => Standing::Gone,
                 },
             );
@@ -80,13 +80,13 @@ impl Shared {
 
     /// Which of the claims' nodes are there, and for whom nothing has changed ahead. Everything is sent
     /// at once. Without the leader's word, which `sync` is, a server that lost the leader could answer
-    /// for a session that is over.
+    /// for a session that is over. When the question was sent is told too.
     async fn ask(
         &self,
         session: &Session,
         listed: &[(&Claim, &Place)],
         asked: Moment,
-    ) -> Result<(Vec<bool>, Vec<bool>), Error> {
+    ) -> Result<(Moment, Vec<bool>, Vec<bool>), Error> {
         let during = "renewing leases";
         let own: Vec<String> = listed
             .iter()
@@ -114,16 +114,17 @@ impl Shared {
             });
             join_all(asks)
         }));
-        let alive = match synced {
+        let (sent, alive) = match synced {
             Some(synced) => {
                 synced.await.map_err(|error| fault(during, error))?;
                 let stats: Result<Vec<_>, zk::Error> = each.await.into_iter().collect();
                 let stats = stats.map_err(|error| fault(during, error))?;
-                stats.iter().map(Option::is_some).collect()
+                (asked, stats.iter().map(Option::is_some).collect())
             }
             None => {
-                let all = self.call_the_roll(session, asked).await?;
-                own.iter().map(|path| all.contains(path)).collect()
+                let (called, all) = self.call_the_roll(session, asked).await?;
+                let alive = own.iter().map(|path| all.contains(path));
+                (called.min(asked), alive.collect())
             }
         };
         let mut unchanged = Vec::with_capacity(listed.len());
@@ -133,21 +134,22 @@ impl Shared {
             // Whoever watches nobody has not looked at the line yet.
             unchanged.push(!answers.is_empty() && answers.into_iter().all(|same| same));
         }
-        Ok((alive, unchanged))
+        Ok((sent, alive, unchanged))
     }
 
-    /// The list of all nodes of the session. Those who ask while it is being made share the next one.
+    /// The list of all nodes of the session, and when it was asked for. Those who ask at about the same time
+    /// share it.
     async fn call_the_roll(
         &self,
         session: &Session,
         asked: Moment,
-    ) -> Result<Arc<HashSet<String>>, Error> {
+    ) -> Result<(Moment, Arc<HashSet<String>>), Error> {
         let mut roll = self.roll.lock().await;
         if let Some(roll) = &*roll
-            && roll.called >= asked
+            && roll.called + session.silence / 200 >= asked
             && roll.session == session.id()
         {
-            return Ok(roll.paths.clone());
+            return Ok((roll.called, roll.paths.clone()));
         }
         let during = "renewing leases";
         let called = self.clock.now();
@@ -161,7 +163,7 @@ impl Shared {
             session: session.id(),
             paths: paths.clone(),
         });
-        Ok(paths)
+        Ok((called, paths))
     }
 
     async fn standing(
@@ -169,7 +171,7 @@ impl Shared {
         claim: &Claim,
         place: &Place,
         (alive, unchanged): (bool, bool),
-        asked: Moment,
+        when: (Moment, Moment),
     ) -> Result<Standing, Error> {
         let (Some(node), true) = (&place.node, alive) else {
             self.claims.forget(&key(claim));
@@ -179,7 +181,7 @@ impl Shared {
         match &place.line {
             None => Ok(Standing::Holds {
                 order: node.order,
-                lease_left: self.lease_left(claim, session, asked),
+                lease_left: self.lease_left(claim, session, when),
             }),
             Some(line) if unchanged && line.is_told_of_all(place.mode()) => {
                 Ok(self.waits(line.len(), session))
@@ -195,8 +197,14 @@ impl Shared {
         }
     }
 
-    fn lease_left(&self, claim: &Claim, session: &Session, asked: Moment) -> Duration {
-        let believed = claim.lease.min(session.silence);
+    /// What is left of the lease by what was sent a little before it was asked for.
+    fn lease_left(
+        &self,
+        claim: &Claim,
+        session: &Session,
+        (asked, sent): (Moment, Moment),
+    ) -> Duration {
+        let believed = claim.lease.min(session.silence) - (asked - sent);
         if self.claims.len() < MANY {
             return believed;
         }
