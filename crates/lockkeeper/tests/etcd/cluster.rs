@@ -1,9 +1,10 @@
-//! Three members: the leader dies, a follower dies, the leader is paused, only a minority is left.
+//! Three members: the leader dies, a follower dies, the leader is paused, only a minority is left, all links flap
+//! and the leader's clock jumps.
 
 use std::time::{Duration, Instant};
 
 use lockkeeper::Guard;
-use lockkeeper_testbed::{Etcd, EtcdThree, Setup};
+use lockkeeper_testbed::{Etcd, EtcdThree, Proxy, Setup};
 use tokio::time::{sleep, timeout};
 
 use crate::stage::{LEASE, SOON, acquires, all_leave, keeper, until_waiting};
@@ -161,4 +162,40 @@ async fn a_leader_that_was_stalled_makes_no_two_holders() {
         gives_back(next).await;
     }
     all_leave([one, two], &three.nodes()[0]).await;
+}
+
+/// A waiter's links to all members are cut and healed every 100 ms, and the leader's wall clock moves by an hour: the
+/// holder holds on, and the waiter is told when its turn comes.
+// proves: L1, W5
+// bug 28, bug 39, bug 44
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_that_flap_and_a_clock_that_jumps() {
+    let setup = Setup::new().setting("heartbeat-interval", "100");
+    let setup = setup.setting("election-timeout", "1000").movable_clock();
+    let three = EtcdThree::start_with(&setup).unwrap();
+    let members = three.addresses();
+    let proxies: Vec<Proxy> = members.iter().map(|it| Proxy::to(*it).unwrap()).collect();
+    let behind: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    let (one, two) = (keeper(&members).await, keeper(&behind).await);
+    let lease = Duration::from_secs(12);
+    let guard = acquires(one.lock("a").lease(lease)).await;
+    let waiting = tokio::spawn(acquires(two.lock("a").lease(lease)));
+    until_waiting(&one, "a", 1).await;
+    let clock = leader(&three).server().clock().unwrap();
+    clock.forward(Duration::from_secs(3600)).unwrap();
+    for _ in 0..20 {
+        proxies.iter().for_each(|proxy| proxy.cut().unwrap());
+        sleep(Duration::from_millis(100)).await;
+        proxies.iter().for_each(|proxy| proxy.heal().unwrap());
+        sleep(Duration::from_millis(100)).await;
+    }
+    clock.back(Duration::from_secs(3600)).unwrap();
+    assert!(!waiting.is_finished(), "two holders");
+    guard.check().expect("its links are up");
+    let token = guard.token();
+    gives_back(guard).await;
+    let next = timeout(SOON, waiting).await.unwrap().expect("granted");
+    assert!(next.token() > token, "the token rises");
+    gives_back(next).await;
+    all_leave([one, two], leader(&three)).await;
 }

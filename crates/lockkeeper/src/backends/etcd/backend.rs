@@ -41,9 +41,11 @@ impl Backend for EtcdBackend {
                     shared.watcher.forget(Target::Claim(claim.id));
                 }
                 let struck = shared.strike_out(&entry, limit).await?;
-                shared.claims().remove(claim.id);
+                let left = shared.claims().remove(claim.id);
                 // Somebody may have read the list meanwhile, and found it waiting.
-                shared.watcher.forget(Target::Claim(claim.id));
+                if left.is_none_or(|left| left.stands != Stands::Holds) {
+                    shared.watcher.forget(Target::Claim(claim.id));
+                }
                 if struck.not_called_off {
                     shared.delete_in_background(vec![*entry]);
                 }

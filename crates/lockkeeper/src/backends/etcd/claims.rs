@@ -72,14 +72,28 @@ pub(super) enum Known {
 }
 
 /// All claims of one keeper.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Claims {
     entries: HashMap<ClaimId, Entry>,
     /// When each ends, unless it is renewed.
     agenda: BTreeMap<(Moment, u64), ClaimId>,
+    /// When the reaper looks. What comes and goes meanwhile does not wake it, unless it ends sooner.
+    looks_at: Moment,
     serials: u64,
     /// Keys that are over here, and are being deleted there.
     doomed: HashSet<Vec<u8>>,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            agenda: BTreeMap::new(),
+            looks_at: Moment::NEVER,
+            serials: 0,
+            doomed: HashSet::new(),
+        }
+    }
 }
 
 impl Claims {
@@ -201,8 +215,34 @@ impl Claims {
         }
     }
 
+    /// A key that the claim watches was deleted at this revision. Where it was the only one ahead the claim holds
+    /// now, and its order number is told: nobody comes in ahead of a claim.
+    pub(super) fn left_alone(&mut self, id: ClaimId, key: &[u8], revision: i64) -> Option<u64> {
+        let entry = self.entries.get_mut(&id)?;
+        let alone = matches!(entry.stands, Stands::Waits { ahead: 1, .. })
+            && entry.key != key
+            && entry.seen < revision;
+        let order = entry.order.filter(|_| alone)?;
+        entry.stands = Stands::Holds;
+        entry.seen = revision;
+        Some(order)
+    }
+
+    /// Whether this end is sooner than the next one that the reaper waits for; if so, it is what it waits for.
+    pub(super) fn is_next_end(&mut self, ends: Moment) -> bool {
+        let sooner = ends < self.looks_at;
+        self.looks_at = self.looks_at.min(ends);
+        sooner
+    }
+
+    /// When the reaper has to look next.
+    pub(super) fn plan(&mut self) -> Moment {
+        self.looks_at = self.next_end();
+        self.looks_at
+    }
+
     /// When the next one ends.
-    pub(super) fn next_end(&self) -> Moment {
+    fn next_end(&self) -> Moment {
         self.agenda
             .first_key_value()
             .map_or(Moment::NEVER, |((ends, _), _)| *ends)

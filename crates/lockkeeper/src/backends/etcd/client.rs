@@ -163,13 +163,11 @@ impl Client {
                 }
             }
             tries += 1;
-            // Where one did not answer and another is not trusted, the first may still carry it out.
-            let unknown = repeated && matches!(fault, Fault::Untrusted(_));
-            if tries > self.members.len() && unknown {
-                return Err(Fault::Told(unreachable(method)));
-            }
             if tries > self.members.len() || !faults::is_the_members(&fault) {
-                return Err(fault);
+                return Err(match repeated {
+                    true => faults::after_no_answer(fault, method),
+                    false => fault,
+                });
             }
             repeated |= faults::is_unknown(&fault);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::claims::{Entry, Judged};
 use super::faults::{Fault, unreachable};
-use super::leases::Live;
+use super::leases::{Live, a_moment_before};
 use super::list::{self, List};
 use super::proto::{Compare, Operation, Put, Range, Request, Txn, TxnAnswer};
 use super::shared::Shared;
@@ -14,7 +14,6 @@ use crate::Mode;
 use crate::backend::{Entry as May, Standing};
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::lifecycle::deadline::Moment;
 
 /// How often a question is asked anew because something changed in between.
 const TRIES: usize = 20;
@@ -84,11 +83,7 @@ impl Entering<'_> {
         shared.look_sooner_than(ends);
         let txn = self.txn(&entry, &live);
         let limit = shared.patience(claim.lease);
-        let a_moment_ago = Moment::from_nanos(
-            called
-                .nanos()
-                .saturating_sub((claim.lease / 200).as_nanos() as u64),
-        );
+        let a_moment_ago = a_moment_before(called, claim.lease);
         let (told, kept) = tokio::join!(
             shared.client.txn(&txn, limit),
             shared.leases.kept(claim.lease, live.id, a_moment_ago)

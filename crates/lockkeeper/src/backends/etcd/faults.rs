@@ -127,6 +127,20 @@ pub(super) fn is_unknown(fault: &Fault) -> bool {
     matches!(fault, Fault::Told(error) if error.is_unknown())
 }
 
+/// What a failure means after an earlier try that was not answered: whatever is refused now, that one may have
+/// been carried out, or may yet be. Only what is said about a lease or about the database holds for both.
+pub(super) fn after_no_answer(fault: Fault, during: &str) -> Fault {
+    match fault {
+        Fault::LeaseGone | Fault::LeaseExists | Fault::Full => fault,
+        fault if is_unknown(&fault) => fault,
+        fault => Fault::Told(Error::Unreachable {
+            backend: BACKEND,
+            during: format!("{during} (not answered at first, and then refused)"),
+            source: Some(Arc::new(Said(Error::from(fault).to_string()))),
+        }),
+    }
+}
+
 fn unknown(status: &Status, during: &str) -> Error {
     Error::Unreachable {
         backend: BACKEND,
@@ -195,6 +209,24 @@ mod tests {
             let fault = told(code, message);
             assert!(is_the_members(&fault), "{code:?} {message}: {fault:?}");
         }
+    }
+
+    // proves: L5
+    #[test]
+    fn what_is_refused_after_no_answer_is_unknown() {
+        for (code, message) in [
+            (Code::PermissionDenied, "etcdserver: permission denied"),
+            (Code::InvalidArgument, "etcdserver: user name is empty"),
+            (Code::Unimplemented, "unknown method"),
+            (Code::Unavailable, "invalid peer certificate: Expired"),
+            (Code::Unavailable, "etcdserver: no leader"),
+        ] {
+            let error = Error::from(after_no_answer(told(code, message), "entering"));
+            assert!(error.is_unknown(), "{message}: {error}");
+        }
+        // The lease's id is never used again: nothing can be bound to it any more.
+        let gone = told(Code::NotFound, "etcdserver: requested lease not found");
+        assert!(matches!(after_no_answer(gone, ""), Fault::LeaseGone));
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Looking at names, and breaking a claim.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::client::Told;
+use super::client::{Client, Told};
 use super::faults::{Fault, is_unknown, unreachable};
 use super::keys::Directory;
 use super::leases::{new_id, revoke};
 use super::list::{self, Listed};
 use super::proto::{
-    Compare, Delete, Grant, GrantAnswer, KeyValue, LeaseAnswer, LeaseId, Put, Range, Request, Txn,
-    TxnAnswer, method,
+    Compare, Delete, Done, Grant, GrantAnswer, KeyValue, LeaseAnswer, LeaseId, Put, Range, Request,
+    Txn, TxnAnswer, method,
 };
 use super::shared::Shared;
 use crate::backend::{ClaimView, LockView, Query, Released};
@@ -27,6 +28,8 @@ const AT_ONCE: usize = 64;
 const LIMIT: Duration = Duration::from_secs(2);
 /// How long it is remembered what an operator broke, in seconds.
 const REMEMBERED: i64 = 24 * 3600;
+/// How often it is tried to clear up after a question without an answer: for a minute or more.
+const CLEAR_UP_TRIES: usize = 30;
 
 impl Shared {
     pub(super) async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {
@@ -190,14 +193,41 @@ impl Shared {
         let mut txn = delete.clone();
         txn.success.push(Request::Put(record).into());
         let told = self.client.txn(&txn, LIMIT).await;
-        // A record of what was not done goes; whether an unanswered question was, nobody knows.
-        let done = match &told {
-            Ok(told) => told.answer.succeeded || told.repeated,
-            Err(fault) => is_unknown(fault),
-        };
-        if !done {
-            revoke(&self.client, id).await;
+        match &told {
+            Ok(told) if told.answer.succeeded => {}
+            // A record of what was not done goes.
+            Ok(told) if !told.repeated => revoke(&self.client, id).await,
+            Err(fault) if !is_unknown(fault) => revoke(&self.client, id).await,
+            // Nobody knows whether it was done. If it was, the record is there.
+            _ => {
+                let client = self.client.clone();
+                let record = self.keys.broken(id);
+                self.runtime.spawn(clear_up(client, record, id));
+            }
         }
         told
+    }
+}
+
+/// Ends the lease of a record that was not written. Without its lease a question that is still under way is refused
+/// as a whole: nothing is broken then, and nothing is left behind.
+async fn clear_up(client: Arc<Client>, record: Vec<u8>, id: i64) {
+    for _ in 0..CLEAR_UP_TRIES {
+        let range = Range {
+            key: record.clone(),
+            ..Range::default()
+        };
+        match client.range(&range, LIMIT).await {
+            Ok(found) if found.kvs.is_empty() => {
+                let question = LeaseId { id };
+                let told = client.ask::<_, Done>(method::REVOKE, &question, LIMIT);
+                if matches!(told.await, Ok(_) | Err(Fault::LeaseGone)) {
+                    return;
+                }
+            }
+            Ok(_) => return,
+            Err(_) => {}
+        }
+        tokio::time::sleep(LIMIT).await;
     }
 }

@@ -273,6 +273,12 @@ pub(super) fn new_id() -> Result<i64, Error> {
     Ok((id >> 1).max(1) as i64)
 }
 
+/// Who asks for a keep-alive within so short a time after another one shares it.
+pub(super) fn a_moment_before(called: Moment, lease: Duration) -> Moment {
+    let moment = u64::try_from((lease / 200).as_nanos()).unwrap_or(u64::MAX);
+    Moment::from_nanos(called.nanos().saturating_sub(moment))
+}
+
 /// Whole seconds, no fewer than asked for.
 pub(super) fn seconds(lease: Duration) -> u64 {
     lease.as_secs() + u64::from(lease.subsec_nanos() > 0)

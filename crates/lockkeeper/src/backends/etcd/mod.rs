@@ -15,8 +15,8 @@
 //! on this side's clock.
 //!
 //! **No requests while nothing changes.** A renewal is answered from what is known, if the revision that comes
-//! with the keep-alive says that nothing has been written since. Where there are several members, one may lag,
-//! so one reading is asked for.
+//! with the keep-alive says that nothing has been written since. Where there are several members, one may lag, so one reading is asked for. Of many claims
+//! one question tells which keys are still bound to their lease.
 //!
 //! **Late entries.** A transaction without an answer may still be carried out. Since the lease is shared, what
 //! it leaves behind would be kept alive; so every entry also compares the keeper's *session key*, and taking out a
@@ -64,6 +64,7 @@ mod leases;
 mod list;
 mod proto;
 mod renew;
+mod roll;
 mod shared;
 mod watch;
 

@@ -288,6 +288,21 @@ pub(super) struct LeaseId {
     pub(super) id: i64,
 }
 
+/// The question for a lease's time to live, and for the keys that are bound to it.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TimeToLive {
+    #[prost(int64, tag = "1")]
+    pub(super) id: i64,
+    #[prost(bool, tag = "2")]
+    pub(super) keys: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct BoundKeys {
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(super) keys: Vec<Vec<u8>>,
+}
+
 /// Of a revocation; only that it came is of interest.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Done {}

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 
 use super::claims::{Entry, Judged, Stands};
 use super::faults::unreachable;
-use super::leases::Live;
+use super::leases::{Live, a_moment_before};
 use super::list::{self, List};
 use super::proto::{Compare, Operation, Put, Request, Txn};
 use super::shared::Shared;
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::lifecycle::deadline::Moment;
 
 /// Lists read in one transaction; the server allows 128 operations.
-const LISTS: usize = 100;
+pub(super) const LISTS: usize = 100;
 /// How long to trust in a push where nobody knows the lease of whom one waits for.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -36,9 +36,11 @@ impl Shared {
             return Err(unreachable("renewing: the leader has changed"));
         }
         for claim in &alive {
-            match self.bound(claim, &lives).await? {
-                Some(live) => self.lives_until(claim, (called + claim.lease).min(live.ends())),
-                None => self.doom(claim.id),
+            match self.bound(claim, &lives).await {
+                Ok(Some(live)) => self.lives_until(claim, (called + claim.lease).min(live.ends())),
+                Ok(None) => self.doom(claim.id),
+                // It lives for as long as it did; those renewed with it do not suffer.
+                Err(_) => {}
             }
         }
         Ok(claims
@@ -111,9 +113,10 @@ impl Shared {
                 _ => self.move_over(claim, &entry, &mut wanted).await,
             }
         }
-        let keep = wanted
-            .into_iter()
-            .map(|(id, lease)| self.leases.kept(lease, id, called));
+        let keep = wanted.into_iter().map(|(id, lease)| {
+            let since = since(claims.len(), called, lease);
+            self.leases.kept(lease, id, since)
+        });
         let lives = try_join_all(keep).await?.into_iter().flatten();
         Ok(lives.map(|live| (live.id, live)).collect())
     }
@@ -187,12 +190,18 @@ impl Shared {
         called: Moment,
     ) -> Result<(), Error> {
         // In a cluster of one, the member that answered a keep-alive knows everything that has happened.
-        let news = lives.values().filter(|live| live.kept >= called);
+        let is_news = |live: &&Live| live.kept >= since(claims.len(), called, live.ttl);
+        let news = lives.values().filter(is_news);
         let mut revision = match self.voters {
             1 => news.map(|live| live.revision).max(),
             _ => None,
         };
-        let (due, limit) = self.by_name(claims);
+        let (mut due, limit) = self.by_name(claims);
+        let stale = |group: &ByName| revision.is_none_or(|revision| group.seen < revision);
+        due.retain(stale);
+        if due.len() > LISTS {
+            due = self.not_on_the_roll(due, lives, called).await?;
+        }
         for some in due.chunks(LISTS) {
             let stale: Vec<&ByName> = some
                 .iter()
@@ -284,13 +293,22 @@ impl Shared {
 }
 
 /// Claims on one name.
-struct ByName<'a> {
+pub(super) struct ByName<'a> {
     /// Of one of them.
-    entry: Entry,
-    claims: Vec<&'a Claim>,
+    pub(super) entry: Entry,
+    pub(super) claims: Vec<&'a Claim>,
     up_to: u64,
     /// The oldest of what is known about them.
     seen: i64,
+}
+
+/// Since when a keep-alive is good enough for so many claims. The watchdog sends many in batches at about the same
+/// time: these share one.
+pub(super) fn since(claims: usize, called: Moment, lease: Duration) -> Moment {
+    match claims > LISTS {
+        true => a_moment_before(called, lease),
+        false => called,
+    }
 }
 
 fn same_length(a: Duration, b: Duration) -> bool {

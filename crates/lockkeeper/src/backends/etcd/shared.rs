@@ -15,6 +15,7 @@ use super::leases::Leases;
 use super::list::{self, List};
 use super::patience;
 use super::proto::{Compare, Delete, DeleteAnswer, Range, Request, Txn, TxnAnswer, method};
+use super::roll::Roll;
 use super::watch::{Notice, Target, Watcher};
 use crate::backend::{Bell, Wake};
 use crate::claim::{Claim, ClaimId};
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) voters: usize,
     pub(super) runtime: Handle,
     claims: Mutex<Claims>,
+    /// The latest roll; see [`super::roll`].
+    pub(super) roll: tokio::sync::Mutex<Option<Roll>>,
     /// Something ends earlier than what the reaper waits for.
     sooner: Arc<Notify>,
 }
@@ -74,6 +77,7 @@ impl Shared {
             voters: parts.voters,
             runtime: Handle::current(),
             claims: Mutex::default(),
+            roll: tokio::sync::Mutex::default(),
             sooner: Arc::default(),
         });
         tokio::spawn(listen(Arc::downgrade(&shared), told));
@@ -98,16 +102,15 @@ impl Shared {
     /// The claim lives until then; the reaper is told if that is sooner than it looks.
     pub(super) fn lives_until(&self, claim: &Claim, ends: Moment) {
         let mut claims = self.claims();
-        let before = claims.next_end();
         claims.prolong(claim.id, ends);
-        if ends < before {
+        if claims.is_next_end(ends) {
             self.sooner.notify_one();
         }
     }
 
     /// An entry was made that ends then; perhaps sooner than what the reaper waits for.
     pub(super) fn look_sooner_than(&self, ends: Moment) {
-        if self.claims().next_end() == ends {
+        if self.claims().is_next_end(ends) {
             self.sooner.notify_one();
         }
     }
@@ -196,6 +199,9 @@ impl Shared {
             success: vec![Request::Delete(delete).into()],
             failure: Vec::new(),
         };
+        if !entry.under_way.contains(&lease) && compare.is_empty() {
+            return self.delete(&entry.key, limit).await;
+        }
         if !entry.under_way.contains(&lease) {
             return Ok(Struck::by(self.client.txn(&only_delete, limit).await?));
         }
@@ -233,6 +239,12 @@ impl Shared {
         if self.claims().is_doomed(&key) {
             return Ok(Struck::default());
         }
+        self.delete(&key, limit).await
+    }
+
+    /// Deletes a key, whatever else is true: less work for the servers than a transaction.
+    async fn delete(&self, key: &[u8], limit: Duration) -> Result<Struck, Error> {
+        let key = key.to_vec();
         let told = self
             .client
             .ask::<_, DeleteAnswer>(method::DELETE, &Delete { key }, limit)
@@ -244,9 +256,9 @@ impl Shared {
         })
     }
 
-    /// Reads the list again on behalf of a waiter, and tells the lifecycle if it holds now.
+    /// Reads the list again on behalf of a claim, and tells the lifecycle if it holds now, or is gone.
     async fn review(self: &Arc<Self>, id: ClaimId, changed_at: i64) -> Result<(), Error> {
-        let Some((directory, order)) = self.waiting(id) else {
+        let Some((directory, order)) = self.listed(id) else {
             return Ok(());
         };
         let mut range = list::up_to(&directory, order);
@@ -273,12 +285,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Directory and order number of a claim that waits.
-    fn waiting(&self, id: ClaimId) -> Option<(super::keys::Directory, u64)> {
+    /// A key that the claim watches is gone. Where it was the only one ahead nothing has to be read: the claim
+    /// holds, unless it was broken just before, which is looked at behind the lifecycle's back.
+    fn one_left(&self, id: ClaimId, key: &[u8], revision: i64) {
+        if let Some(order) = self.claims().left_alone(id, key, revision) {
+            self.watcher.forget(Target::Claim(id));
+            self.bell.ring(Wake::Holds { claim: id, order });
+        }
+    }
+
+    /// Directory and order number of a claim.
+    fn listed(&self, id: ClaimId) -> Option<(super::keys::Directory, u64)> {
         let claims = self.claims();
         let entry = claims.get(id)?;
-        let waits = matches!(entry.stands, super::claims::Stands::Waits { .. });
-        Some((entry.directory.clone(), entry.order?)).filter(|_| waits)
+        Some((entry.directory.clone(), entry.order?))
     }
 
     /// A lease is gone, and with it all claims that were bound to it: the lifecycle asks, and is told.
@@ -332,9 +352,15 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
         match notice {
             Notice::Changed {
                 target: Target::Claim(id),
+                key,
                 revision,
-                ..
-            } => review_surely(&shared, id, revision),
+                deleted,
+            } => {
+                if deleted {
+                    shared.one_left(id, &key, revision);
+                }
+                review_surely(&shared, id, revision);
+            }
             Notice::Begun {
                 target: Target::Claim(id),
                 revision,
@@ -409,7 +435,7 @@ async fn reap(shared: Weak<Shared>, sooner: Arc<Notify>, clock: Clock) {
             for some in over.chunks(DELETIONS) {
                 shared.delete_in_background(some.to_vec());
             }
-            shared.claims().next_end()
+            shared.claims().plan()
         };
         tokio::select! {
             () = clock.sleep_until(next) => {}

@@ -29,6 +29,7 @@ pub(super) enum Notice {
     /// A key that the target watches has changed, at this revision, or is gone.
     Changed {
         target: Target,
+        key: Vec<u8>,
         revision: i64,
         deleted: bool,
     },
@@ -207,6 +208,7 @@ impl Watches {
             let kv = event.kv.unwrap_or_default();
             self.tell(Notice::Changed {
                 target,
+                key: kv.key,
                 revision: kv.mod_revision,
                 deleted: event.kind == 1,
             });
