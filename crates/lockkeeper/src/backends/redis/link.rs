@@ -186,9 +186,10 @@ impl Link {
         args: &[&[u8]],
     ) -> Result<Value, RedisError> {
         match self.command(&script.by_hash(keys, args)).await {
-            // Refused by its hash, so it did not run.
+            // Refused by its hash, so it did not run. On the heap, since it is rare: every call would carry its
+            // size along.
             Err(error) if answer::lacks_script(&error) => {
-                self.command(&script.by_text(keys, args)).await
+                Box::pin(async { self.command(&script.by_text(keys, args)).await }).await
             }
             told => told,
         }
@@ -329,6 +330,11 @@ impl Link {
         if let State::Up(connection) = &*self.shared.state.borrow() {
             return Ok(connection.redis.clone());
         }
+        Box::pin(self.next_connection()).await
+    }
+
+    /// Waits for the outcome of an attempt that is under way.
+    async fn next_connection(&self) -> Result<MultiplexedConnection, RedisError> {
         let mut state = self.shared.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, State::Connecting));
         let known = tokio::time::timeout(LONGEST_CALL, known).await;

@@ -37,7 +37,8 @@ impl Route {
                 }
                 told
             }
-            Self::Cluster(cluster) => cluster.call(script, keys, args).await,
+            // On the heap: every call of a single server would carry its size along.
+            Self::Cluster(cluster) => Box::pin(cluster.call(script, keys, args)).await,
         }
     }
 
