@@ -215,6 +215,11 @@ impl Claims {
         }
     }
 
+    /// It stands at this revision as it did before.
+    pub(super) fn seen_at(&mut self, id: ClaimId, revision: i64) {
+        self.change(id, |entry| entry.seen = entry.seen.max(revision));
+    }
+
     /// A key that the claim watches was deleted at this revision. Where it was the only one ahead the claim holds
     /// now, and its order number is told: nobody comes in ahead of a claim.
     pub(super) fn left_alone(&mut self, id: ClaimId, key: &[u8], revision: i64) -> Option<u64> {

@@ -39,10 +39,7 @@ impl Shared {
                 let there = holds && entry.lease_id == live.id && keys.contains(&entry.key);
                 // Where there is one member only, it had told of this revision before.
                 if there && self.voters == 1 {
-                    let seen = |entry: &mut super::claims::Entry| {
-                        entry.seen = entry.seen.max(revision);
-                    };
-                    self.claims().change(group.claims[0].id, seen);
+                    self.claims().seen_at(group.claims[0].id, revision);
                 }
                 !there
             });
