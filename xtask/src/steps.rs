@@ -25,6 +25,8 @@ const TEST_STEPS: &[Step] = &[
     plain("cargo check -p lockkeeper --no-default-features --features redis"),
     plain("cargo check -p lockkeeper --no-default-features --features etcd"),
     plain("cargo check -p lockkeeper --no-default-features --features zookeeper"),
+    plain("cargo check -p lockkeeper-fence --no-default-features"),
+    plain("cargo check -p lockkeeper-fence --all-features"),
     plain("cargo test --workspace --all-features"),
     Step {
         command: "cargo doc --workspace --no-deps --all-features",
@@ -150,6 +152,6 @@ mod tests {
         assert_eq!(done.len(), 2);
         let text = summary(&done);
         assert!(text.contains("RED     cargo no-such-command"), "{text}");
-        assert!(text.contains("7 not run"), "{text}");
+        assert!(text.contains("9 not run"), "{text}");
     }
 }
