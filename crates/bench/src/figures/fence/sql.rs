@@ -134,27 +134,29 @@ pub(super) fn mysql(_: &Place) -> Result<Vec<Figure>> {
 }
 
 pub(super) fn sqlite(place: &Place) -> Result<Vec<Figure>> {
-    let mut connection = Connection::open(place.room("fence-sqlite")?.join("database"))?;
-    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")?;
-    connection.execute_batch(&tables(Dialect::Sqlite).join(";"))?;
+    let path = place.room("fence-sqlite")?.join("database");
+    let connect = || {
+        let connection = Connection::open(&path)?;
+        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")?;
+        Ok::<_, rusqlite::Error>(connection)
+    };
+    let (mut one, mut two) = (connect()?, connect()?);
+    one.execute_batch(&tables(Dialect::Sqlite).join(";"))?;
     runtime()?.block_on(async {
         let columns = Pair::new(COLUMNS, PER_ROUND).measure(
-            async |n| plain(&mut Sqlite::on(&connection), n).await,
-            async |n| fenced(&mut Sqlite::on(&connection), n).await,
+            async |n| plain(&mut Sqlite::on(&one), n).await,
+            async |n| fenced(&mut Sqlite::on(&two), n).await,
         );
         let columns = columns.await?;
-        let shared = std::cell::RefCell::new(&mut connection);
         let immediate = TransactionBehavior::Immediate;
         let side = Pair::new(SIDE, PER_ROUND).without_target().measure(
             async |n| {
-                let mut connection = shared.borrow_mut();
-                let transaction = connection.transaction_with_behavior(immediate)?;
+                let transaction = one.transaction_with_behavior(immediate)?;
                 plain(&mut Sqlite::on(&transaction), n).await?;
                 Ok(transaction.commit()?)
             },
             async |n| {
-                let mut connection = shared.borrow_mut();
-                let transaction = connection.transaction_with_behavior(immediate)?;
+                let transaction = two.transaction_with_behavior(immediate)?;
                 raised(&mut Sqlite::on(&transaction), n).await?;
                 plain(&mut Sqlite::on(&transaction), n).await?;
                 Ok(transaction.commit()?)
