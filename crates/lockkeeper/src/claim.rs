@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use siphasher::sip128::SipHasher;
+
 use crate::error::Error;
-use crate::{Mode, Name};
+use crate::{ClaimMark, Mode, Name};
 
 /// One request for a name, in any state: entering, waiting, holding, released.
 ///
@@ -83,6 +85,13 @@ impl ClaimId {
         &self.0
     }
 
+    /// What a fence may know of this claim: it is the same for as long as the claim lives, differs from all
+    /// others, and does not give the id away.
+    pub fn mark(&self) -> ClaimMark {
+        let hash = SipHasher::new_with_key(&self.0).hash(b"the mark of a claim at a fence");
+        ClaimMark::from_bytes(hash.as_bytes())
+    }
+
     /// The id from the wire.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -111,5 +120,17 @@ mod tests {
         assert_eq!(ids.len(), 100_000);
         let id = ClaimId::from_bytes([0xab; 16]);
         assert!(!format!("{id:?}").contains("abab"), "{id:?}");
+    }
+
+    // proves: F3
+    #[test]
+    fn a_mark_is_the_claims_own_and_does_not_tell_its_id() {
+        let ids: Vec<_> = (0..10_000).map(|_| ClaimId::random().unwrap()).collect();
+        let marks: std::collections::HashSet<_> = ids.iter().map(ClaimId::mark).collect();
+        assert_eq!(marks.len(), ids.len());
+        for id in ids {
+            assert_eq!(id.mark(), id.mark());
+            assert_ne!(id.mark().as_bytes(), id.as_bytes());
+        }
     }
 }

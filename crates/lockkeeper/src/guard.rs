@@ -9,7 +9,7 @@ use crate::lifecycle::detached::detached;
 use crate::lifecycle::release::Grant;
 use crate::lifecycle::tracked::Phase;
 use crate::primitives::Lock;
-use crate::{Mode, Name, Sequencer, Token};
+use crate::{Mode, Name, Pass, PassError, Sequencer, Token};
 
 /// A lock that is held. Dropping it queues the release; [`Guard::release`] also tells the outcome.
 ///
@@ -66,6 +66,14 @@ impl Guard {
     /// Name, mode and token as one printable string.
     pub fn sequencer(&self) -> Sequencer {
         Sequencer::new(self.name.clone(), self.mode, self.token)
+    }
+
+    /// What to show at a fence: the token, and which claim it belongs to.
+    ///
+    /// # Errors
+    /// [`PassError::NotExclusive`]: a shared hold or permits give no right to write.
+    pub fn pass(&self) -> Result<Pass, PassError> {
+        self.sequencer().pass(self.grant.hold().claim().id.mark())
     }
 
     /// How long the hold is good for at least, by this process's own clock, if it is not renewed. Zero

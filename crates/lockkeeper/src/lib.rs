@@ -44,7 +44,7 @@ pub use guarantees::Purpose;
 pub use guard::{Guard, HoldState};
 pub use keeper::{Builder, Closing, Keeper, Load, Unreleased, Validity};
 pub use lifecycle::deadline::{Clock, Moment};
-pub use lockkeeper_fence::{Mode, Name, Sequencer, Token};
+pub use lockkeeper_fence::{ClaimMark, Mode, Name, Pass, PassError, Refusal, Sequencer, Token};
 pub use primitives::{
     Barrier, Election, Latch, Leader, Leadership, Lock, MultiGuard, MultiLock, Owner, RwLock,
     Semaphore,

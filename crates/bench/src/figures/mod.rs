@@ -1,6 +1,7 @@
 //! What is measured, as data. `local:` has measurements of its own; the engines on the network share
 //! theirs, and differ in peers and targets only.
 
+mod fence;
 mod leases;
 mod local;
 mod quorum;
@@ -81,6 +82,10 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "zookeeper",
         sections: &[quorum::ZOOKEEPER],
+    },
+    Suite {
+        name: "fence",
+        sections: &[fence::SECTIONS],
     },
 ];
 

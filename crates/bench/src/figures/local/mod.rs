@@ -18,7 +18,7 @@ pub(super) const SECTIONS: &[Section] = &[
 ];
 
 /// A runtime of one thread, as most programs that take a lock have it.
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?)

@@ -1,0 +1,25 @@
+//! Redis: the script, beside `SET`.
+
+use lockkeeper_fence::Fence;
+use lockkeeper_fence::redis::RedisFence;
+use redis::AsyncCommands;
+
+use super::{Pair, pass, value};
+use crate::Result;
+use crate::figures::local::runtime;
+use crate::place::Place;
+use crate::report::Figure;
+
+pub(super) fn measure(_: &Place) -> Result<Vec<Figure>> {
+    let server = lockkeeper_testbed::Redis::durable()?;
+    let client = redis::Client::open(format!("redis://{}", server.address()))?;
+    runtime()?.block_on(async {
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let fence = RedisFence::new(connection.clone(), "fenced");
+        let pair = Pair::new("a key, every command on disk", 200).measure(
+            async |n| Ok(connection.set::<_, _, ()>("plain", value(n)).await?),
+            async |n| Ok(fence.write(&pass(n)?, value(n).as_bytes()).await?),
+        );
+        Ok(vec![pair.await?])
+    })
+}
