@@ -10,5 +10,11 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "postgres")]
+pub(crate) mod sql;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) mod tls;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) mod url;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;

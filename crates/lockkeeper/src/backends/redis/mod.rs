@@ -35,7 +35,6 @@ mod scripts;
 mod sentinel;
 mod slots;
 mod socket;
-pub(crate) mod url;
 mod wire;
 
 use std::sync::Arc;
