@@ -8,6 +8,8 @@ use crate::backends::etcd;
 #[cfg(feature = "local")]
 use crate::backends::local;
 use crate::backends::memory::Memory;
+#[cfg(feature = "mysql")]
+use crate::backends::mysql;
 #[cfg(feature = "zookeeper")]
 use crate::backends::zookeeper;
 #[cfg(feature = "redis")]
@@ -38,6 +40,8 @@ pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>
             "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
             | "rediss+cluster",
         ) => redis::connect(&redis::Config::from_url(url)?).await,
+        #[cfg(feature = "mysql")]
+        Some("mysql") => mysql::connect(&mysql::Config::from_url(url)?, clock.clone()).await,
         #[cfg(feature = "zookeeper")]
         Some("zookeeper") => {
             zookeeper::connect(&zookeeper::Config::from_url(url)?, clock.clone()).await
@@ -63,6 +67,8 @@ const SCHEMES: &[&str] = &[
     "redlock://",
     #[cfg(feature = "etcd")]
     "etcd://",
+    #[cfg(feature = "mysql")]
+    "mysql://",
     #[cfg(feature = "zookeeper")]
     "zookeeper://",
     "memory:",

@@ -10,7 +10,13 @@ use crate::error::Error;
 
 /// The settings of an encrypted connection; made once, shared by all connections.
 #[derive(Clone)]
-pub(crate) struct Tls(pub(crate) Arc<rustls::ClientConfig>);
+pub(crate) struct Tls(
+    #[cfg_attr(not(any(feature = "redis", feature = "postgres")), allow(dead_code))]
+    pub(crate)  Arc<rustls::ClientConfig>,
+    /// Whom it trusts, for clients that make their own settings of it.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
+    pub(crate) Arc<[CertificateDer<'static>]>,
+);
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +33,7 @@ impl Tls {
             None => rustls_native_certs::load_native_certs().certs,
         };
         // Of the system's, some old ones may be unreadable; one's own must be right.
-        let (_, unreadable) = roots.add_parsable_certificates(certificates);
+        let (_, unreadable) = roots.add_parsable_certificates(certificates.iter().cloned());
         if roots.is_empty() || (ca.is_some() && unreadable > 0) {
             let place = ca.unwrap_or("the system's store");
             return Err(Error::invalid(format!(
@@ -41,7 +47,7 @@ impl Tls {
             .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        Ok(Self(Arc::new(config), certificates.into()))
     }
 }
 
