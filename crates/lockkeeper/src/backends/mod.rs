@@ -6,6 +6,8 @@ pub mod etcd;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
