@@ -10,6 +10,8 @@ use crate::backends::local;
 use crate::backends::memory::Memory;
 #[cfg(feature = "mysql")]
 use crate::backends::mysql;
+#[cfg(feature = "postgres")]
+use crate::backends::postgres;
 #[cfg(feature = "zookeeper")]
 use crate::backends::zookeeper;
 #[cfg(feature = "redis")]
@@ -29,6 +31,10 @@ pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>
         Some("local") => local::connect(&local::Config::from_url(url)?, clock.clone()),
         #[cfg(feature = "etcd")]
         Some("etcd") => etcd::connect(&etcd::Config::from_url(url)?, clock.clone()).await,
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => {
+            postgres::connect(&postgres::Config::from_url(url)?).await
+        }
         #[cfg(feature = "redis")]
         Some("redis" | "rediss") if redis::dialects::Config::is_for(url) => {
             redis::dialects::connect(&redis::dialects::Config::from_url(url)?, clock.clone()).await
@@ -71,5 +77,7 @@ const SCHEMES: &[&str] = &[
     "mysql://",
     #[cfg(feature = "zookeeper")]
     "zookeeper://",
+    #[cfg(feature = "postgres")]
+    "postgres://",
     "memory:",
 ];

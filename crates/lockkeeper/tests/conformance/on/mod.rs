@@ -5,6 +5,7 @@ pub(crate) mod etcd;
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod mysql;
+pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod redlock;
 pub(crate) mod wrapped;

@@ -1,0 +1,306 @@
+//! Connections: opened with the settings that the statements rely on, a few of them side by side, each with its
+//! statements prepared. Every statement is a transaction of its own, so any connection will do for any.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, Stream, StreamExt};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::config::Config;
+use super::faults::{Fault, silent, sort};
+
+/// What every session is opened with. A statement sees one moment of the tables, and fails if anything that it
+/// touches has changed since: so a statement that waited for a row cannot act on what it read before. Plans are
+/// made once, by index, however empty the tables were at that time. No statement outlives its asker for long.
+pub(super) const SETTINGS: &str = r"-c default_transaction_isolation=repeatable\ read -c statement_timeout=10s -c idle_in_transaction_session_timeout=10s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
+/// A commit that was told must be on the disk: a lost one would be a lock or a number granted twice.
+const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+                       WHERE current_setting('synchronous_commit') = 'off'";
+
+/// What arrives on a connection unasked; it must be polled for anything to move.
+pub(super) type Messages =
+    Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
+
+/// Opens a connection with these settings.
+pub(super) async fn open(config: &Config, settings: &str) -> Result<(Client, Messages), Fault> {
+    let mut wanted = config.client(settings);
+    if config.shared.hosts.len() > 1 {
+        wanted.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    }
+    let opened = match &config.shared.tls {
+        None => wanted.connect(NoTls).await.map(|(client, mut connection)| {
+            let messages = stream::poll_fn(move |cx| connection.poll_message(cx));
+            (client, messages.boxed())
+        }),
+        Some(tls) => {
+            let tls = MakeRustlsConnect::new((*tls.0).clone());
+            wanted.connect(tls).await.map(|(client, mut connection)| {
+                let messages = stream::poll_fn(move |cx| connection.poll_message(cx));
+                (client, messages.boxed())
+            })
+        }
+    };
+    opened.map_err(|error| sort(error, "connecting"))
+}
+
+/// A task that ends with its owner.
+#[derive(Debug)]
+pub(super) struct Owned(AbortHandle);
+
+impl Owned {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task).abort_handle())
+    }
+
+    pub(super) fn end(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One connection for statements.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) statements: Statements,
+    asked: AtomicUsize,
+    driver: Owned,
+}
+
+/// The statements of lease mode, prepared.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) enter_alone: Statement,
+    pub(super) release_alone: Statement,
+    pub(super) read: Statement,
+    pub(super) change: Statement,
+    pub(super) renew: Statement,
+    pub(super) inspect: Statement,
+    pub(super) inspect_all: Statement,
+}
+
+impl Link {
+    pub(super) async fn open(config: &Config) -> Result<Arc<Self>, Fault> {
+        let (client, mut messages) = open(config, SETTINGS).await?;
+        let driver = Owned::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
+        let prepare = |template| {
+            let (client, statement) = (&client, config.statement(template));
+            async move { client.prepare(&statement).await }
+        };
+        let inspect = include_str!("sql/inspect.sql");
+        let all = inspect.replace("WHERE c.name = $1\n", "");
+        // One flight.
+        let prepared = tokio::try_join!(
+            client.batch_execute(DURABLE),
+            prepare(include_str!("sql/enter_alone.sql")),
+            prepare(include_str!("sql/release_alone.sql")),
+            prepare(include_str!("sql/read.sql")),
+            prepare(include_str!("sql/change.sql")),
+            prepare(include_str!("sql/renew.sql")),
+            prepare(inspect),
+            prepare(&all),
+        );
+        let (_, enter_alone, release_alone, read, change, renew, inspect, inspect_all) =
+            prepared.map_err(|error| sort(error, "preparing statements"))?;
+        let statements = Statements {
+            enter_alone,
+            release_alone,
+            read,
+            change,
+            renew,
+            inspect,
+            inspect_all,
+        };
+        Ok(Arc::new(Self {
+            client,
+            statements,
+            asked: AtomicUsize::new(0),
+            driver,
+        }))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Ends the connection now; whoever waits for an answer on it is told that there will be none.
+    fn break_off(&self) {
+        self.driver.end();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.asked.load(Ordering::Relaxed);
+        f.debug_struct("Link")
+            .field("asked", &asked)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A few connections side by side, opened as they are needed.
+#[derive(Debug, Clone)]
+pub(super) struct Links(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    open: Mutex<Vec<Arc<Link>>>,
+    /// Held by whoever opens one.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// What is asked: for people, and for how long an answer is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question {
+    pub(super) during: &'static str,
+    pub(super) patience: Duration,
+}
+
+impl Question {
+    /// One that a lease depends on: within its length there is time for another.
+    pub(super) fn within(lease: Duration, during: &'static str) -> Self {
+        let (least, most) = (Duration::from_millis(300), Duration::from_secs(5));
+        Self {
+            during,
+            patience: (lease / 3).clamp(least, most),
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn new(config: &Config, first: Arc<Link>) -> Self {
+        Self(Arc::new(Shared {
+            config: config.clone(),
+            open: Mutex::new(vec![first]),
+            opening: tokio::sync::Mutex::new(()),
+        }))
+    }
+
+    /// Asks on whichever connection has the least to do.
+    pub(super) async fn ask(
+        &self,
+        which: impl Fn(&Statements) -> &Statement,
+        values: &[&(dyn ToSql + Sync)],
+        question: Question,
+    ) -> Result<Vec<Row>, Fault> {
+        let Question { during, patience } = question;
+        let asking = async {
+            let link = self.0.get().await?;
+            let answer = link.ask(which(&link.statements), values);
+            match timeout(patience, answer).await {
+                Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during)),
+                Err(_) => {
+                    // Its answers may still come, but nobody knows when: others must not wait behind it.
+                    link.break_off();
+                    Err(Fault::Told(silent(during, patience)))
+                }
+            }
+        };
+        match timeout(2 * patience, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Fault::Told(silent(during, 2 * patience))),
+        }
+    }
+}
+
+impl Link {
+    async fn ask(
+        &self,
+        statement: &Statement,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let _asked = Asked::of(&self.asked);
+        self.client.query(statement, values).await
+    }
+}
+
+impl Shared {
+    async fn get(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
+        if let Some((link, busy)) = self.idlest() {
+            if busy >= 2 && self.has_room() {
+                self.open_another();
+            }
+            return Ok(link);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some((link, _)) = self.idlest() {
+            return Ok(link);
+        }
+        let link = Link::open(&self.config).await?;
+        self.links().push(link.clone());
+        Ok(link)
+    }
+
+    fn idlest(&self) -> Option<(Arc<Link>, usize)> {
+        let mut links = self.links();
+        links.retain(|link| !link.is_closed());
+        let idlest = links
+            .iter()
+            .min_by_key(|link| link.asked.load(Ordering::Relaxed));
+        idlest.map(|link| (link.clone(), link.asked.load(Ordering::Relaxed)))
+    }
+
+    fn has_room(&self) -> bool {
+        self.links().len() < self.config.shared.connections
+    }
+
+    /// In the background: whoever asks has a connection already.
+    fn open_another(self: &Arc<Self>) {
+        let shared = self.clone();
+        if self.opening.try_lock().is_err() {
+            return;
+        }
+        tokio::spawn(async move {
+            let Ok(_opening) = shared.opening.try_lock() else {
+                return;
+            };
+            if let Ok(link) = Link::open(&shared.config).await
+                && shared.has_room()
+            {
+                shared.links().push(link);
+            }
+        });
+    }
+
+    fn failed(&self, link: &Arc<Link>, error: tokio_postgres::Error, during: &str) -> Fault {
+        // The server became a standby: perhaps another host is the one to write to now.
+        if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+            link.break_off();
+        }
+        sort(error, during)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a question for as long as it is under way.
+struct Asked<'a>(&'a AtomicUsize);
+
+impl<'a> Asked<'a> {
+    fn of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
