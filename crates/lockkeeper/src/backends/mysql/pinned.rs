@@ -112,6 +112,13 @@ impl Pinned {
         self.orders.send(Order::Prove(tell)).await.is_ok() && told.await.unwrap_or(false)
     }
 
+    /// Waits until its task has learnt that it was granted the lock.
+    pub(super) async fn no_longer_waits(&self) {
+        let mut stands = self.stands.clone();
+        let learns = stands.wait_for(|stands| !matches!(stands, Stands::Waits));
+        let _or_it_waits_on = timeout(PATIENCE, learns).await;
+    }
+
     /// The server knows nothing of its wait: whatever has become of it, the wait is over.
     pub(super) async fn leaves_if_it_waits(&self) {
         let waits = matches!(*self.stands.borrow(), Stands::Waits);

@@ -134,59 +134,74 @@ impl Session {
         }
     }
 
-    /// Where a claim stands after the server was asked about its connection. `waits` are those that it says wait.
+    /// Where a claim stands, after the server was asked what it has seen of those that wait.
     async fn proven(
         &self,
         claim: &Claim,
         pinned: Option<Arc<Pinned>>,
-        waits: &[Vec<u8>],
+        seen: &HashMap<Vec<u8>, Seen>,
     ) -> Result<Standing, Error> {
         let Some(pinned) = pinned else {
             return Ok(Standing::Gone);
         };
         // An error of entering is told to whoever entered.
-        let standing = self
-            .standing(&pinned, claim.lease)
-            .await
-            .unwrap_or(Standing::Gone);
-        match standing {
-            Standing::Holds { .. } if !pinned.proves().await => Ok(Standing::Gone),
-            Standing::Waits { .. }
-                if !waits.iter().any(|lock| lock == pinned.wait_lock.as_bytes()) =>
-            {
-                // Broken by an operator, or just granted.
+        let standing = self.standing(&pinned, claim.lease).await;
+        match (
+            standing.unwrap_or(Standing::Gone),
+            seen.get(pinned.wait_lock.as_bytes()),
+        ) {
+            (Standing::Holds { .. }, _) if !pinned.proves().await => Ok(Standing::Gone),
+            // Its task is about to learn it.
+            (Standing::Waits { .. }, Some(Seen::Granted)) => {
+                pinned.no_longer_waits().await;
+                self.standing(&pinned, claim.lease).await
+            }
+            // Broken by an operator, or granted since.
+            (Standing::Waits { .. }, Some(Seen::Nowhere)) => {
                 pinned.leaves_if_it_waits().await;
                 self.standing(&pinned, claim.lease).await
             }
-            standing => Ok(standing),
+            (standing, _) => Ok(standing),
         }
     }
 
-    /// Which of these claims the server says wait.
-    async fn waiting(&self, claims: &[Option<Arc<Pinned>>]) -> Result<Vec<Vec<u8>>, Error> {
-        let locks: Vec<&str> = claims
-            .iter()
-            .flatten()
-            .filter(|pinned| matches!(*pinned.stands.borrow(), Stands::Waits))
-            .map(|pinned| pinned.wait_lock.as_str())
-            .collect();
-        if locks.is_empty() {
-            return Ok(Vec::new());
+    /// What the server has seen of those of these claims that wait.
+    async fn seen(&self, claims: &[Option<Arc<Pinned>>]) -> Result<HashMap<Vec<u8>, Seen>, Error> {
+        let waiting = claims.iter().flatten();
+        let waiting = waiting.filter(|pinned| matches!(*pinned.stands.borrow(), Stands::Waits));
+        let locks = waiting.map(|pinned| pinned.wait_lock.as_bytes().to_vec());
+        let mut seen: HashMap<Vec<u8>, Seen> = locks.map(|lock| (lock, Seen::Nowhere)).collect();
+        if seen.is_empty() {
+            return Ok(seen);
         }
-        let marks = vec!["?"; locks.len()].join(",");
-        let values: Vec<Value<'_>> = locks
-            .iter()
-            .map(|lock| Value::Bytes(lock.as_bytes()))
-            .collect();
+        let marks = vec!["?"; seen.len()].join(",");
+        let values: Vec<Value<'_>> = seen.keys().map(|lock| Value::Bytes(lock)).collect();
         let packet = format!(
-            "SELECT wait_lock FROM @claims WHERE wait_lock IN ({marks}) AND IS_USED_LOCK(wait_lock) = connection"
+            "SELECT wait_lock, COALESCE(IS_USED_LOCK(lock_name), 0) = connection FROM @claims \
+             WHERE wait_lock IN ({marks}) AND IS_USED_LOCK(wait_lock) = connection"
         );
         let packet = self.shared.statement(&packet, &values);
         let told = self.shared.client.ask("renewing leases", packet).await?;
-        let rows = told.into_iter().flat_map(|told| told.rows);
-        let locks = rows.map(|row| read::<(Vec<u8>,)>(row).map(|(lock,)| lock));
-        Ok(locks.collect::<Result<_, _>>()?)
+        for row in told.into_iter().flat_map(|told| told.rows) {
+            let (lock, granted): (Vec<u8>, i64) = read(row)?;
+            let what = if granted != 0 {
+                Seen::Granted
+            } else {
+                Seen::Waiting
+            };
+            seen.insert(lock, what);
+        }
+        Ok(seen)
     }
+}
+
+/// What the server has seen of a claim that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Waiting,
+    /// Its connection has the lock.
+    Granted,
+    Nowhere,
 }
 
 impl Shared {
@@ -323,11 +338,11 @@ impl Backend for Session {
                 .filter(|pinned| pinned.renewed(now, claim.lease))
         };
         let tasks: Vec<Option<Arc<Pinned>>> = claims.iter().map(lives).collect();
-        let waits = self.waiting(&tasks).await?;
+        let seen = self.seen(&tasks).await?;
         let standings = claims
             .iter()
             .zip(tasks)
-            .map(|(claim, task)| self.proven(claim, task, &waits));
+            .map(|(claim, task)| self.proven(claim, task, &seen));
         join_all(standings).await.into_iter().collect()
     }
 

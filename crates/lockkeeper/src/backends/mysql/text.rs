@@ -17,7 +17,10 @@ pub(super) enum Value<'a> {
 pub(super) fn fill(template: &str, values: &[Value<'_>]) -> String {
     let mut filled = String::with_capacity(template.len() + 64 * values.len());
     let mut values = values.iter();
-    for line in template.lines().filter(|line| !line.starts_with("--")) {
+    for line in template
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+    {
         for (place, piece) in line.split('?').enumerate() {
             if place > 0 {
                 let value = values.next();

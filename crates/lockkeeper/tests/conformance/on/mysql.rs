@@ -80,7 +80,7 @@ impl Engine for Lease {
     }
 
     fn lease(&self) -> Duration {
-        Duration::from_millis(800)
+        Duration::from_millis(1200)
     }
 }
 
