@@ -23,6 +23,7 @@ lockkeeper::conformance!(etcd_three, on::etcd::Three);
 lockkeeper::conformance!(zookeeper, on::zookeeper::One);
 lockkeeper::conformance!(zookeeper_three, on::zookeeper::Three);
 lockkeeper::conformance!(postgres, on::postgres::Lease);
+lockkeeper::conformance!(postgres_session, on::postgres::Session);
 lockkeeper::conformance!(lost_replies_over_memory, Around<LostReplies>);
 lockkeeper::conformance!(applied_twice_over_memory, Around<AppliedTwice>);
 lockkeeper::conformance!(deaf_over_memory, Around<Deaf>);

@@ -29,7 +29,7 @@ pub(crate) const SCHEMA_VERSION: i32 = 1;
 /// The longest label, host or reason that is stored, in bytes.
 const LONGEST_TEXT: usize = 255;
 
-/// As much of the text as is stored. Some servers store no zero character.
+/// As much of the text as is stored.
 pub(crate) fn shortened(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST_TEXT)].replace('\0', "\u{fffd}")
+    text[..text.floor_char_boundary(LONGEST_TEXT)].to_owned()
 }
