@@ -25,6 +25,7 @@ const TEST_STEPS: &[Step] = &[
     plain("cargo check -p lockkeeper --no-default-features --features redis"),
     plain("cargo check -p lockkeeper --no-default-features --features etcd"),
     plain("cargo check -p lockkeeper --no-default-features --features zookeeper"),
+    plain("cargo check -p lockkeeper --no-default-features --features postgres"),
     plain("cargo test --workspace --all-features"),
     Step {
         command: "cargo doc --workspace --no-deps --all-features",

@@ -25,6 +25,7 @@ lockkeeper::conformance!(zookeeper_three, on::zookeeper::Three);
 lockkeeper::conformance!(mysql, on::mysql::Lease);
 lockkeeper::conformance!(mysql_session, on::mysql::Session);
 lockkeeper::conformance!(postgres, on::postgres::Lease);
+lockkeeper::conformance!(postgres_session, on::postgres::Session);
 lockkeeper::conformance!(lost_replies_over_memory, Around<LostReplies>);
 lockkeeper::conformance!(applied_twice_over_memory, Around<AppliedTwice>);
 lockkeeper::conformance!(deaf_over_memory, Around<Deaf>);

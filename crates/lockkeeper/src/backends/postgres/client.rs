@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use futures_util::stream::{self, Stream, StreamExt};
+use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
@@ -17,6 +19,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::Config;
 use super::faults::{Fault, silent, sort};
+use crate::error::Error;
 
 /// What every session is opened with. A statement sees one moment of the tables, and fails if anything that it
 /// touches has changed since: so a statement that waited for a row cannot act on what it read before. Plans are
@@ -72,61 +75,39 @@ impl Drop for Owned {
     }
 }
 
+/// Prepares statements, in one flight with what makes commits durable.
+pub(super) async fn prepare(
+    client: &Client,
+    config: &Config,
+    texts: &[&str],
+) -> Result<Vec<Statement>, Fault> {
+    let texts: Vec<String> = texts.iter().map(|text| config.statement(text)).collect();
+    let prepared = try_join_all(texts.iter().map(|text| client.prepare(text)));
+    let prepared = tokio::try_join!(client.batch_execute(DURABLE), prepared);
+    let (_, statements) = prepared.map_err(|error| sort(error, "preparing statements"))?;
+    Ok(statements)
+}
+
 /// One connection for statements.
 pub(super) struct Link {
     pub(super) client: Client,
-    pub(super) statements: Statements,
+    texts: Vec<String>,
+    statements: Vec<OnceCell<Statement>>,
     asked: AtomicUsize,
     driver: Owned,
 }
 
-/// The statements of lease mode, prepared.
-#[derive(Debug)]
-pub(super) struct Statements {
-    pub(super) enter_alone: Statement,
-    pub(super) release_alone: Statement,
-    pub(super) read: Statement,
-    pub(super) change: Statement,
-    pub(super) renew: Statement,
-    pub(super) inspect: Statement,
-    pub(super) inspect_all: Statement,
-}
-
 impl Link {
-    pub(super) async fn open(config: &Config) -> Result<Arc<Self>, Fault> {
+    /// Opens a connection for these statements; each is prepared when it is first used.
+    async fn open(config: &Config, texts: &[&str]) -> Result<Arc<Self>, Fault> {
         let (client, mut messages) = open(config, SETTINGS).await?;
         let driver = Owned::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
-        let prepare = |template| {
-            let (client, statement) = (&client, config.statement(template));
-            async move { client.prepare(&statement).await }
-        };
-        let inspect = include_str!("sql/inspect.sql");
-        let all = inspect.replace("WHERE c.name = $1\n", "");
-        // One flight.
-        let prepared = tokio::try_join!(
-            client.batch_execute(DURABLE),
-            prepare(include_str!("sql/enter_alone.sql")),
-            prepare(include_str!("sql/release_alone.sql")),
-            prepare(include_str!("sql/read.sql")),
-            prepare(include_str!("sql/change.sql")),
-            prepare(include_str!("sql/renew.sql")),
-            prepare(inspect),
-            prepare(&all),
-        );
-        let (_, enter_alone, release_alone, read, change, renew, inspect, inspect_all) =
-            prepared.map_err(|error| sort(error, "preparing statements"))?;
-        let statements = Statements {
-            enter_alone,
-            release_alone,
-            read,
-            change,
-            renew,
-            inspect,
-            inspect_all,
-        };
+        let durable = client.batch_execute(DURABLE).await;
+        durable.map_err(|error| sort(error, "connecting"))?;
         Ok(Arc::new(Self {
             client,
-            statements,
+            texts: texts.iter().map(|text| config.statement(text)).collect(),
+            statements: texts.iter().map(|_| OnceCell::new()).collect(),
             asked: AtomicUsize::new(0),
             driver,
         }))
@@ -158,6 +139,7 @@ pub(super) struct Links(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: Config,
+    texts: Vec<&'static str>,
     open: Mutex<Vec<Arc<Link>>>,
     /// Held by whoever opens one.
     opening: tokio::sync::Mutex<()>,
@@ -182,25 +164,33 @@ impl Question {
 }
 
 impl Links {
-    pub(super) fn new(config: &Config, first: Arc<Link>) -> Self {
-        Self(Arc::new(Shared {
+    /// Connections with these statements; the first of them is open.
+    pub(super) async fn open(config: &Config, texts: &[&'static str]) -> Result<Self, Error> {
+        let first = Link::open(config, texts).await?;
+        Ok(Self(Arc::new(Shared {
             config: config.clone(),
+            texts: texts.to_vec(),
             open: Mutex::new(vec![first]),
             opening: tokio::sync::Mutex::new(()),
-        }))
+        })))
     }
 
-    /// Asks on whichever connection has the least to do.
+    /// Any of them.
+    pub(super) async fn any(&self) -> Result<Arc<Link>, Error> {
+        Ok(self.0.get().await?)
+    }
+
+    /// Asks the statement at this place of the texts, on whichever connection has the least to do.
     pub(super) async fn ask(
         &self,
-        which: impl Fn(&Statements) -> &Statement,
+        which: usize,
         values: &[&(dyn ToSql + Sync)],
         question: Question,
     ) -> Result<Vec<Row>, Fault> {
         let Question { during, patience } = question;
         let asking = async {
             let link = self.0.get().await?;
-            let answer = link.ask(which(&link.statements), values);
+            let answer = link.ask(which, values);
             match timeout(patience, answer).await {
                 Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during)),
                 Err(_) => {
@@ -220,10 +210,12 @@ impl Links {
 impl Link {
     async fn ask(
         &self,
-        statement: &Statement,
+        which: usize,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let _asked = Asked::of(&self.asked);
+        let prepare = || self.client.prepare(&self.texts[which]);
+        let statement = self.statements[which].get_or_try_init(prepare).await?;
         self.client.query(statement, values).await
     }
 }
@@ -240,7 +232,7 @@ impl Shared {
         if let Some((link, _)) = self.idlest() {
             return Ok(link);
         }
-        let link = Link::open(&self.config).await?;
+        let link = Link::open(&self.config, &self.texts).await?;
         self.links().push(link.clone());
         Ok(link)
     }
@@ -255,7 +247,7 @@ impl Shared {
     }
 
     fn has_room(&self) -> bool {
-        self.links().len() < self.config.shared.connections
+        self.links().len() < self.config.links()
     }
 
     /// In the background: whoever asks has a connection already.
@@ -268,7 +260,7 @@ impl Shared {
             let Ok(_opening) = shared.opening.try_lock() else {
                 return;
             };
-            if let Ok(link) = Link::open(&shared.config).await
+            if let Ok(link) = Link::open(&shared.config, &shared.texts).await
                 && shared.has_room()
             {
                 shared.links().push(link);

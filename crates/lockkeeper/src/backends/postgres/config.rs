@@ -76,8 +76,12 @@ impl Config {
         kind.replace('@', &prefix)
     }
 
-    pub(super) fn is_session(&self) -> bool {
-        self.shared.kind == Kind::Session
+    /// The most connections for statements, besides those of session claims.
+    pub(super) fn links(&self) -> usize {
+        match self.shared.kind {
+            Kind::Lease => self.shared.connections,
+            Kind::Session => 2,
+        }
     }
 
     /// What the client needs to know.

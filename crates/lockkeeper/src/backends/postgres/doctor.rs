@@ -1,5 +1,7 @@
 //! What the server says about itself: what is refused, and what its promises rest on.
 
+use std::time::Duration;
+
 use tokio_postgres::Client;
 
 use super::BACKEND;
@@ -7,7 +9,7 @@ use super::config::Config;
 use super::faults::{Fault, pooler, sort, unreachable};
 use crate::backends::sql::SCHEMA_VERSION;
 use crate::error::Error;
-use crate::guarantees::{Class, Guarantees};
+use crate::guarantees::{Class, DeadAfter, Guarantees, Modes, Order};
 
 /// The oldest server that ends idle sessions and notices vanished clients by itself: 14.
 const OLDEST: i32 = 140_000;
@@ -99,12 +101,11 @@ pub(super) async fn check_tables(client: &Client, config: &Config) -> Result<(),
 /// session that the other has just given back (bug 74).
 pub(super) async fn check_sessions(one: &Client, two: &Client) -> Result<(), Error> {
     let fault = |error| Error::from(sort(error, "connecting"));
-    one.batch_execute("BEGIN").await.map_err(fault)?;
-    let first = pid(one).await.map_err(fault)?;
+    let (_, first) = tokio::try_join!(one.batch_execute("BEGIN"), pid(one)).map_err(fault)?;
     let second = pid(two).await.map_err(fault)?;
     one.batch_execute("COMMIT").await.map_err(fault)?;
-    two.batch_execute("BEGIN").await.map_err(fault)?;
-    let second_again = pid(two).await.map_err(fault)?;
+    let (_, second_again) =
+        tokio::try_join!(two.batch_execute("BEGIN"), pid(two)).map_err(fault)?;
     let first_again = pid(one).await.map_err(fault)?;
     two.batch_execute("COMMIT").await.map_err(fault)?;
     if (first, second) == (first_again, second_again) {
@@ -117,8 +118,8 @@ pub(super) async fn check_sessions(one: &Client, two: &Client) -> Result<(), Err
 }
 
 async fn pid(client: &Client) -> Result<i32, tokio_postgres::Error> {
-    let answer = client.query_one("SELECT pg_backend_pid()", &[]).await;
-    answer.map(|row| row.get(0))
+    let answer = client.query_typed("SELECT pg_backend_pid()", &[]).await?;
+    Ok(answer.first().map_or(0, |row| row.get(0)))
 }
 
 /// What lease mode promises on this server.
@@ -133,6 +134,30 @@ pub(super) fn lease_guarantees(examined: &Examined) -> Guarantees {
         .survives
         .push("a wrong or jumping clock of this machine");
     guarantees.clock = "the server's wall clock, and our own boot-time clock, whichever ends first";
+    guarantees
+}
+
+/// What session mode promises on this server.
+pub(super) fn session_guarantees(examined: &Examined) -> Guarantees {
+    let mut guarantees = common(examined);
+    guarantees
+        .caveats
+        .push("each claim, waiting or holding, takes one connection of the server".into());
+    guarantees
+        .survives
+        .push("a wrong or jumping clock, here or there");
+    guarantees.clock =
+        "none while the connection lives; then the server's timer for silent sessions";
+    guarantees.token = "a sequence, read while the lock is held; it rises as long as the database is not restored from \
+                        an older copy"
+        .into();
+    guarantees.order = Order::Chance;
+    guarantees.modes = Modes {
+        shared: true,
+        permits: false,
+    };
+    guarantees.dead_after = DeadAfter::ProcessEnd;
+    guarantees.shortest_lease = Duration::from_millis(500);
     guarantees
 }
 

@@ -19,6 +19,27 @@ use crate::error::Error;
 use crate::guarantees::Guarantees;
 use crate::{Mode, Name};
 
+/// The statements, and the places of each among them.
+pub(super) const TEXTS: [&str; 9] = [
+    include_str!("sql/enter_alone.sql"),
+    include_str!("sql/release_alone.sql"),
+    include_str!("sql/read.sql"),
+    include_str!("sql/change.sql"),
+    include_str!("sql/renew.sql"),
+    include_str!("sql/inspect.sql"),
+    include_str!("sql/inspect_all.sql"),
+    include_str!("sql/dead.sql"),
+    include_str!("sql/sweep_names.sql"),
+];
+const ENTER_ALONE: usize = 0;
+const RELEASE_ALONE: usize = 1;
+const READ: usize = 2;
+const CHANGE: usize = 3;
+const RENEW: usize = 4;
+const INSPECT: usize = 5;
+const INSPECT_ALL: usize = 6;
+const DEAD: usize = 7;
+const SWEEP_NAMES: usize = 8;
 /// The most claims in one statement.
 const BATCH: usize = 500;
 /// How often a change is tried before it is given up: somebody else succeeds each time.
@@ -85,7 +106,7 @@ impl LeaseBackend {
         question: Question,
     ) -> Result<(Option<i64>, Vec<Row>), Fault> {
         let text = wire::text_of(name);
-        let answer = self.links.ask(|all| &all.read, &[&text], question).await?;
+        let answer = self.links.ask(READ, &[&text], question).await?;
         let version = answer.first().map(|row| row.get::<_, i64>(0));
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::row).collect();
         let rows = rows.map_err(Fault::Told)?;
@@ -113,7 +134,7 @@ impl LeaseBackend {
         let channels: Vec<&str> = change.rings.iter().map(|r| r.keeper.as_str()).collect();
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
-        let why = about.broken.map(|(_, why)| shortened(why));
+        let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
         let values: [&(dyn ToSql + Sync); 19] = [
             &text,
             &version,
@@ -135,7 +156,7 @@ impl LeaseBackend {
             &broken,
             &why,
         ];
-        let answer = self.links.ask(|all| &all.change, &values, question).await?;
+        let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer
             .first()
             .ok_or_else(|| Fault::Told(wire::nonsense()))?;
@@ -160,16 +181,7 @@ impl LeaseBackend {
             .collect();
         let leases: Vec<i64> = claims.iter().map(|claim| micros(claim.lease)).collect();
         let values: [&(dyn ToSql + Sync); 3] = [&names, &ids, &leases];
-        let mut attempt = 0;
-        let answer = loop {
-            match self.links.ask(|all| &all.renew, &values, question).await {
-                Err(Fault::Again) if attempt < TRIES => {
-                    sleep(pause(attempt)).await;
-                    attempt += 1;
-                }
-                answer => break answer?,
-            }
-        };
+        let answer = self.ask(RENEW, &values, question).await?;
         let mut standings = vec![Standing::Gone; claims.len()];
         for row in &answer {
             let place = row.get::<_, i64>(0) - 1;
@@ -192,16 +204,51 @@ impl LeaseBackend {
         Ok(standings)
     }
 
-    /// Takes out what has died in this list.
-    pub(super) async fn purge(&self, name: &Name) -> Result<(), Error> {
+    /// Takes out what has died in all lists, then the names that nobody uses.
+    pub(super) async fn sweep(&self) -> Result<(u64, u64), Error> {
         let question = Question {
             during: "sweeping",
             patience: PATIENCE,
         };
-        let decide = |list: List| Ok((list.purge(), ()));
-        self.settle(name, About::default(), question, decide)
-            .await
-            .map(drop)
+        let (mut claims, mut names) = (0, 0);
+        for row in self.ask(DEAD, &[], question).await? {
+            let name = wire::name_of(row.get(0)).ok_or_else(wire::nonsense)?;
+            let decide = |list: List| {
+                let change = list.purge();
+                let dead = change.delete.len() as u64;
+                Ok((change, dead))
+            };
+            claims += self
+                .settle(&name, About::default(), question, decide)
+                .await?
+                .0;
+        }
+        loop {
+            let swept = self.ask(SWEEP_NAMES, &[], question).await?;
+            names += swept.len() as u64;
+            if swept.is_empty() {
+                return Ok((claims, names));
+            }
+        }
+    }
+
+    /// Asks until nobody is in the way.
+    async fn ask(
+        &self,
+        which: usize,
+        values: &[&(dyn ToSql + Sync)],
+        question: Question,
+    ) -> Result<Vec<tokio_postgres::Row>, Error> {
+        let mut attempt = 0;
+        loop {
+            match self.links.ask(which, values, question).await {
+                Err(Fault::Again) if attempt < TRIES => {
+                    sleep(pause(attempt)).await;
+                    attempt += 1;
+                }
+                answer => return Ok(answer?),
+            }
+        }
     }
 }
 
@@ -254,10 +301,10 @@ impl Columns {
                 .unwrap_or_default(),
             lease_us: claim.map(|claim| micros(claim.lease)).unwrap_or_default(),
             label: claim
-                .map(|claim| shortened(&claim.party.label))
+                .map(|claim| wire::escaped(&shortened(&claim.party.label)))
                 .unwrap_or_default(),
             host: claim
-                .map(|claim| shortened(&claim.party.host))
+                .map(|claim| wire::escaped(&shortened(&claim.party.host)))
                 .unwrap_or_default(),
             pid: claim
                 .map(|claim| i64::from(claim.party.pid))
@@ -282,11 +329,7 @@ impl Backend for LeaseBackend {
             &columns.host,
             &columns.pid,
         ];
-        match self
-            .links
-            .ask(|all| &all.enter_alone, &values, question)
-            .await
-        {
+        match self.links.ask(ENTER_ALONE, &values, question).await {
             Ok(rows) => {
                 if let Some(row) = rows.first() {
                     let order = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
@@ -334,11 +377,7 @@ impl Backend for LeaseBackend {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let question = Question::within(claim.lease, "releasing a lock");
         let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
-        match self
-            .links
-            .ask(|all| &all.release_alone, &[&text, &id], question)
-            .await
-        {
+        match self.links.ask(RELEASE_ALONE, &[&text, &id], question).await {
             Ok(rows) => match rows.first().map(|row| row.get::<_, bool>(0)) {
                 Some(true) => return Ok(Released::Freed),
                 Some(false) => return Ok(Released::Gone),
@@ -362,15 +401,9 @@ impl Backend for LeaseBackend {
         let answer = match query {
             Query::One(name) => {
                 let text = wire::text_of(name);
-                self.links
-                    .ask(|all| &all.inspect, &[&text], question)
-                    .await?
+                self.links.ask(INSPECT, &[&text], question).await?
             }
-            Query::All => {
-                self.links
-                    .ask(|all| &all.inspect_all, &[], question)
-                    .await?
-            }
+            Query::All => self.links.ask(INSPECT_ALL, &[], question).await?,
         };
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::shown).collect();
         show::views(rows?)

@@ -14,6 +14,15 @@
 //!
 //! Claims whose lease has ended are taken out by whoever passes by, and by `lockkeeper gc`.
 //!
+//! # Session mode, `?mode=session`
+//!
+//! The lock is an advisory lock of the server, on a connection that belongs to one claim: waiters wait in the server, and
+//! whoever's connection ends is free of everything at once. The key is 64 bits of the name's SHA-256; the name stands in a
+//! row beside it, and two names of one key are refused. The number is taken while the lock is held, in the statement
+//! that takes it, and is committed before the holder is told. Whoever is paused is ended by the server after a lease
+//! of silence (`idle_session_timeout`); a holder whose connection ends is told at once. Each claim, waiting or holding, costs a
+//! connection: `connections` bounds them. Semaphores need lease mode.
+//!
 //! # Rights
 //!
 //! The tables are made by `lockkeeper init --on URL`, or at the first connect where the user may. `--print` shows the
@@ -40,19 +49,25 @@ mod ear;
 mod faults;
 mod lease;
 mod schema;
+mod seat;
+mod session;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub use config::Config;
 pub use schema::{init, script};
 
-use self::client::{Link, Links};
-use self::ear::Ear;
+use self::client::Links;
+use self::doctor::Examined;
+use self::ear::{Attached, Ear};
 use self::faults::Fault;
 use self::lease::LeaseBackend;
+use self::session::{House, SessionBackend};
 use crate::backend::{Backend, Bell};
+use crate::backends::sql::config::Kind;
 use crate::error::Error;
+use crate::lifecycle::deadline::Clock;
 
 const BACKEND: &str = "postgres";
 
@@ -64,25 +79,98 @@ const BACKEND: &str = "postgres";
 ///
 /// # Cancel safety
 /// Cancel safe: nothing but missing tables is made before it returns.
-pub async fn connect(config: &Config) -> Result<Arc<dyn Backend>, Error> {
-    let bell = Bell::default();
-    let channel = ear::channel()?;
-    let listening = ear::attach(config, &channel, &bell).await?;
-    let examined = doctor::examine(&listening.client, config).await?;
-    match doctor::check_tables(&listening.client, config).await {
-        Err(Fault::NoTables(_)) if config.shared.create => {
-            schema::make(&listening.client, config).await?;
-            doctor::check_tables(&listening.client, config).await?;
-        }
-        checked => checked?,
+pub async fn connect(config: &Config, clock: Clock) -> Result<Arc<dyn Backend>, Error> {
+    match config.shared.kind {
+        Kind::Lease => Ok(Arc::new(lease(config).await?)),
+        Kind::Session => Ok(Arc::new(session(config, clock).await?)),
     }
-    let link = Link::open(config).await?;
-    doctor::check_sessions(&link.client, &listening.client).await?;
-    Ok(Arc::new(LeaseBackend {
-        links: Links::new(config, link),
+}
+
+/// Takes out what has died, and names that nobody uses; tells how many claims and names went.
+///
+/// # Errors
+/// As of [`connect`].
+///
+/// # Cancel safety
+/// Cancel safe: it goes list by list.
+pub async fn gc(config: &Config) -> Result<(u64, u64), Error> {
+    match config.shared.kind {
+        Kind::Lease => lease(config).await?.sweep().await,
+        Kind::Session => {
+            let clock = Clock::system();
+            let claims = session(config, clock).await?.sweep().await?;
+            Ok((claims, 0))
+        }
+    }
+}
+
+async fn lease(config: &Config) -> Result<LeaseBackend, Error> {
+    let Connected {
+        bell,
+        channel,
+        listening,
+        links,
+        examined,
+    } = Connected::to(config, &lease::TEXTS).await?;
+    Ok(LeaseBackend {
+        links,
         ear: Ear::keep(config, channel, bell.clone(), listening),
         bell,
         guarantees: doctor::lease_guarantees(&examined),
         place: config.place(),
-    }))
+    })
+}
+
+async fn session(config: &Config, clock: Clock) -> Result<SessionBackend, Error> {
+    let connected = Connected::to(config, &session::TEXTS).await?;
+    let house = Arc::new(House {
+        config: config.clone(),
+        clock,
+        links: connected.links,
+        bell: connected.bell,
+        spare: Mutex::default(),
+        seated: Mutex::default(),
+    });
+    Ok(SessionBackend {
+        house,
+        guarantees: doctor::session_guarantees(&connected.examined),
+        place: config.place(),
+    })
+}
+
+/// Connections to a server that was examined.
+struct Connected {
+    bell: Bell,
+    channel: String,
+    listening: Attached,
+    links: Links,
+    examined: Examined,
+}
+
+impl Connected {
+    async fn to(config: &Config, texts: &[&'static str]) -> Result<Self, Error> {
+        let bell = Bell::default();
+        let channel = ear::channel()?;
+        let (listening, links) = tokio::join!(
+            ear::attach(config, &channel, &bell),
+            Links::open(config, texts)
+        );
+        let (listening, links) = (listening?, links?);
+        let examined = doctor::examine(&listening.client, config).await?;
+        match doctor::check_tables(&listening.client, config).await {
+            Err(Fault::NoTables(_)) if config.shared.create => {
+                schema::make(&listening.client, config).await?;
+                doctor::check_tables(&listening.client, config).await?;
+            }
+            checked => checked?,
+        }
+        doctor::check_sessions(&links.any().await?.client, &listening.client).await?;
+        Ok(Self {
+            bell,
+            channel,
+            listening,
+            links,
+            examined,
+        })
+    }
 }

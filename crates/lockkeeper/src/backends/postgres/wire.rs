@@ -11,12 +11,21 @@ use crate::claim::{ClaimId, Party};
 use crate::error::Error;
 use crate::{Mode, Name};
 
-/// The name as the tables hold it: PostgreSQL's text has no zero character.
+/// The name as the tables hold it.
 pub(super) fn text_of(name: &Name) -> String {
-    name.as_str().replace('\\', "\\\\").replace('\0', "\\0")
+    escaped(name.as_str())
 }
 
-fn name_of(text: &str) -> Option<Name> {
+/// PostgreSQL's text has no zero character.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\0', "\\0")
+}
+
+pub(super) fn name_of(text: &str) -> Option<Name> {
+    Name::new(plain(text)?).ok()
+}
+
+fn plain(text: &str) -> Option<String> {
     let mut name = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(next) = rest.next() {
@@ -28,7 +37,7 @@ fn name_of(text: &str) -> Option<Name> {
             plain => name.push(plain),
         }
     }
-    Name::new(name).ok()
+    Some(name)
 }
 
 /// A row of `read.sql` or `inspect.sql`, if there is a claim in it.
@@ -61,8 +70,8 @@ pub(super) fn shown(answer: &Answer) -> Result<Shown, Error> {
             name: name_of(answer.try_get("name").ok()?)?,
             row,
             party: Party {
-                label: answer.try_get("label").ok()?,
-                host: answer.try_get("host").ok()?,
+                label: plain(answer.try_get("label").ok()?)?,
+                host: plain(answer.try_get("host").ok()?)?,
                 pid: u32::try_from(pid).ok()?,
             },
             since_us: answer.try_get("since_us").ok()?,

@@ -11,8 +11,8 @@ use crate::error::Error;
 pub(crate) const KNOWN: &str = "mode, prefix, tls, ca, password-file, connections and create";
 /// The longest prefix: with what follows it, a table's name stays short enough for every server.
 const LONGEST_PREFIX: usize = 32;
-/// The most connections for statements.
-const MOST_CONNECTIONS: usize = 64;
+/// The most connections that one keeper may be given.
+const MOST_CONNECTIONS: usize = 1000;
 
 /// Where the tables are, and how to get there. `Debug` shows no secret.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct Config {
     pub(crate) prefix: String,
     /// None: plain text.
     pub(crate) tls: Option<Tls>,
-    /// The most connections for statements.
+    /// The most connections for statements; in session mode, where each claim has one, the most claims.
     pub(crate) connections: usize,
     /// Whether missing tables are made when connecting.
     pub(crate) create: bool,
@@ -71,6 +71,7 @@ impl Config {
         }
         let connections = url.setting("connections")?;
         let connections = match connections.as_deref().map(str::parse::<usize>) {
+            None if kind == Kind::Session => 64,
             None => 4,
             Some(Ok(number)) if (1..=MOST_CONNECTIONS).contains(&number) => number,
             Some(_) => {

@@ -6,13 +6,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lockkeeper::Clock;
 use lockkeeper::backend::Backend;
 use lockkeeper::backends::postgres::{Config, connect, script};
 use lockkeeper::conformance::Engine;
 use lockkeeper_testbed::{Postgres, Setup};
 
-/// Tables of its own.
+/// Rows with an end.
 pub(crate) struct Lease(Corner);
+/// The server's own locks.
+pub(crate) struct Session(Corner);
 
 struct Corner {
     config: Config,
@@ -38,7 +41,9 @@ impl Corner {
         let corner = CORNERS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("law{corner}");
         let address = server().address();
-        let url = format!("postgres://locks@{address}/postgres?mode={mode}&prefix={prefix}");
+        let url = format!(
+            "postgres://locks@{address}/postgres?mode={mode}&prefix={prefix}&connections=400"
+        );
         let config = Config::from_url(&url).expect("a good URL");
         let script = script(&config).replace("--   GRANT", "GRANT");
         let script = script.replace("THE_USER", "locks");
@@ -47,7 +52,8 @@ impl Corner {
     }
 
     async fn backend(&self) -> Arc<dyn Backend> {
-        connect(&self.config).await.expect("the server is up")
+        let connected = connect(&self.config, Clock::system()).await;
+        connected.expect("the server is up")
     }
 
     fn rows(&self, condition: &str) -> usize {
@@ -73,6 +79,27 @@ impl Engine for Lease {
     }
 
     fn lease(&self) -> Duration {
-        Duration::from_millis(800)
+        Duration::from_millis(1500)
+    }
+}
+
+#[async_trait]
+impl Engine for Session {
+    async fn start() -> Self {
+        Self(Corner::make("session"))
+    }
+
+    async fn backend(&self) -> Arc<dyn Backend> {
+        self.0.backend().await
+    }
+
+    /// Rows of claims whose session lives.
+    async fn residue(&self) -> usize {
+        self.0
+            .rows("WHERE session_pid IN (SELECT pid FROM pg_stat_activity)")
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(1500)
     }
 }

@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS @claims (
   label text NOT NULL,
   host text NOT NULL,
   pid bigint NOT NULL,
+  session_pid integer,
   PRIMARY KEY (name, order_no)
 ) WITH (fillfactor = 50);
 
