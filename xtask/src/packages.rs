@@ -20,6 +20,7 @@ const PACKAGES: &[&str] = &[
     "mariadb-client",
     "postgresql-15",
     "postgresql-client-15",
+    "pgbouncer",
     "qemu-user",
     "gcc",
     "libc6-dev",

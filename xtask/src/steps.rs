@@ -25,6 +25,8 @@ const TEST_STEPS: &[Step] = &[
     plain("cargo check -p lockkeeper --no-default-features --features redis"),
     plain("cargo check -p lockkeeper --no-default-features --features etcd"),
     plain("cargo check -p lockkeeper --no-default-features --features zookeeper"),
+    plain("cargo check -p lockkeeper --no-default-features --features postgres"),
+    plain("cargo check -p lockkeeper --no-default-features --features mysql"),
     plain("cargo check -p lockkeeper-fence --no-default-features"),
     Step {
         command: "cargo test --workspace --all-features",

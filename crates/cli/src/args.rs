@@ -16,8 +16,8 @@ pub(crate) struct Args {
     ///
     /// `local:` keeps them in your own directory on this machine, without a server; `local:/DIR` in a
     /// directory that you share with others. On servers: `redis://HOST`, `redis+sentinel://H1,H2/MASTER`,
-    /// `redis+cluster://H1,H2`, `redlock://H1,H2,H3`, `etcd://H1,H2,H3`, `zookeeper://H1,H2,H3/PATH`. A URL
-    /// with a password belongs into the environment, not on the command line, which others can read.
+    /// `redis+cluster://H1,H2`, `redlock://H1,H2,H3`, `etcd://H1,H2,H3`, `zookeeper://H1,H2,H3/PATH`,
+    /// `postgres://HOST/DATABASE`. A URL with a password belongs into the environment, not on the command line, which others can read.
     #[arg(
         long,
         global = true,
@@ -62,6 +62,10 @@ pub(crate) enum Task {
     Check(CheckArgs),
     /// Show what the engine promises, and under which assumptions
     Guarantees(GuaranteesArgs),
+    /// Make the tables of an engine that needs them (SQL servers)
+    Init(InitArgs),
+    /// Sweep out what the dead have left in an engine's tables (SQL servers)
+    Gc,
     /// Print the completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, for `man -l -`
@@ -196,6 +200,17 @@ pub(crate) struct GuaranteesArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "It may run again and again: tables that are there stay as they are. Keepers make missing tables \
+    themselves where their user may, unless the URL says create=no."
+)]
+pub(crate) struct InitArgs {
+    /// Only print the statements, and the rights that a user who takes locks needs
+    #[arg(long)]
+    pub(crate) print: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,10 @@ mod break_hold;
 mod check;
 mod completions;
 mod exit;
+mod gc;
 mod glob;
 mod guarantees;
+mod init;
 mod json;
 mod ls;
 mod man;
@@ -51,6 +53,8 @@ fn perform(args: &Args) -> Result<u8, Failure> {
         Task::Guarantees(options) => {
             wait_for(async { guarantees::guarantees(&connect(on).await?, options) })
         }
+        Task::Init(options) => wait_for(init::init(on, options)),
+        Task::Gc => wait_for(gc::gc(on)),
         Task::Completions(options) => completions::completions(options),
         Task::Man => man::man(),
     }

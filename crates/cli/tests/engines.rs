@@ -127,3 +127,45 @@ fn on_zookeeper() {
     zookeeper.server().kill().unwrap();
     nobody_at(&format!("zookeeper://lk:hunter2@{}", zookeeper.address()));
 }
+
+// proves: U2, U3, L8, F1, S1
+#[test]
+fn on_postgres() {
+    let postgres = testbed::Postgres::start().unwrap();
+    a_day_on("postgres", &postgres.url());
+    let session = format!("{}?mode=session", postgres.url());
+    a_day_on("postgres", &session);
+    postgres.server().kill().unwrap();
+    let address = postgres.address();
+    nobody_at(&format!("postgres://lk:hunter2@{address}/postgres"));
+}
+
+// proves: S1
+#[test]
+fn an_operator_makes_tables_and_sweeps_them() {
+    let postgres = testbed::Postgres::start().unwrap();
+    let place = Place::on(&format!("{}?create=no", postgres.url()));
+    let refused = place.run(&["ls"]);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    assert!(refused.stderr.contains("lockkeeper init"), "{refused:?}");
+    let printed = place.run(&["init", "--print"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert!(printed.stdout.contains("CREATE TABLE"), "{printed:?}");
+    assert!(printed.stdout.contains("GRANT"), "{printed:?}");
+    assert_eq!(place.run(&["ls"]).code, 77, "printing made them");
+    for _ in 0..2 {
+        let made = place.run(&["init"]);
+        assert_eq!(made.code, 0, "{made:?}");
+    }
+    assert_eq!(place.run(&["run", "n", "--", "true"]).code, 0);
+    let swept = place.run(&["gc"]);
+    assert_eq!(swept.code, 0, "{swept:?}");
+    assert!(
+        swept
+            .stdout
+            .contains("0 claims of the dead, 1 unused names"),
+        "{swept:?}"
+    );
+    let elsewhere = Place::on("memory:").run(&["gc"]);
+    assert_eq!(elsewhere.code, 78, "{elsewhere:?}");
+}

@@ -8,12 +8,19 @@ use crate::backends::etcd;
 #[cfg(feature = "local")]
 use crate::backends::local;
 use crate::backends::memory::Memory;
+#[cfg(feature = "mysql")]
+use crate::backends::mysql;
+#[cfg(feature = "postgres")]
+use crate::backends::postgres;
 #[cfg(feature = "zookeeper")]
 use crate::backends::zookeeper;
 #[cfg(feature = "redis")]
 use crate::backends::{redis, redlock};
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
+
+#[cfg(feature = "postgres")]
+pub use upkeep::{Swept, Upkeep};
 
 /// Opens the backend that the URL names.
 pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>, Error> {
@@ -27,6 +34,10 @@ pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>
         Some("local") => local::connect(&local::Config::from_url(url)?, clock.clone()),
         #[cfg(feature = "etcd")]
         Some("etcd") => etcd::connect(&etcd::Config::from_url(url)?, clock.clone()).await,
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => {
+            postgres::connect(&postgres::Config::from_url(url)?, clock.clone()).await
+        }
         #[cfg(feature = "redis")]
         Some("redis" | "rediss") if redis::dialects::Config::is_for(url) => {
             redis::dialects::connect(&redis::dialects::Config::from_url(url)?, clock.clone()).await
@@ -38,6 +49,8 @@ pub(crate) async fn backend(url: &str, clock: &Clock) -> Result<Arc<dyn Backend>
             "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
             | "rediss+cluster",
         ) => redis::connect(&redis::Config::from_url(url)?).await,
+        #[cfg(feature = "mysql")]
+        Some("mysql") => mysql::connect(&mysql::Config::from_url(url)?, clock.clone()).await,
         #[cfg(feature = "zookeeper")]
         Some("zookeeper") => {
             zookeeper::connect(&zookeeper::Config::from_url(url)?, clock.clone()).await
@@ -86,7 +99,91 @@ const SCHEMES: &[&str] = &[
     "redlock://",
     #[cfg(feature = "etcd")]
     "etcd://",
+    #[cfg(feature = "mysql")]
+    "mysql://",
     #[cfg(feature = "zookeeper")]
     "zookeeper://",
+    #[cfg(feature = "postgres")]
+    "postgres://",
     "memory:",
 ];
+
+#[cfg(feature = "postgres")]
+mod upkeep {
+    use crate::backends::postgres;
+    use crate::error::Error;
+
+    /// What an operator does for engines that keep tables: make them, and sweep them.
+    #[derive(Debug, Clone)]
+    pub struct Upkeep(Tables);
+
+    #[derive(Debug, Clone)]
+    enum Tables {
+        Postgres(postgres::Config),
+    }
+
+    /// What a sweep took out.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Swept {
+        /// Claims of the dead.
+        pub claims: u64,
+        /// Names that nobody uses.
+        pub names: u64,
+    }
+
+    impl Upkeep {
+        /// For the engine that the URL names.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`] when the engine keeps no tables, or the URL is wrong.
+        pub fn of(url: &str) -> Result<Self, Error> {
+            match url.split_once(':').map(|(scheme, _)| scheme) {
+                Some("postgres" | "postgresql") => {
+                    Ok(Self(Tables::Postgres(postgres::Config::from_url(url)?)))
+                }
+                scheme => Err(Error::invalid(format!(
+                    "{}: keeps no tables; it needs neither init nor gc",
+                    scheme.unwrap_or("the engine")
+                ))),
+            }
+        }
+
+        /// The statements that make the tables, with the rights that users of them need.
+        pub fn script(&self) -> String {
+            match &self.0 {
+                Tables::Postgres(config) => postgres::script(config),
+            }
+        }
+
+        /// Makes the tables where they are missing.
+        ///
+        /// # Errors
+        /// [`Error::Denied`] when this user may not; [`Error::Refused`] when the tables are of another version or mode;
+        /// [`Error::Unreachable`].
+        ///
+        /// # Cancel safety
+        /// Cancel safe: it is done whole or not at all.
+        pub async fn init(&self) -> Result<(), Error> {
+            match &self.0 {
+                Tables::Postgres(config) => postgres::init(config).await,
+            }
+        }
+
+        /// Takes out the claims of the dead, and names that nobody uses.
+        ///
+        /// # Errors
+        /// As of [`Upkeep::init`].
+        ///
+        /// # Cancel safety
+        /// Cancel safe: it goes list by list.
+        pub async fn gc(&self) -> Result<Swept, Error> {
+            match &self.0 {
+                Tables::Postgres(config) => {
+                    let (claims, names) = postgres::gc(config).await?;
+                    Ok(Swept { claims, names })
+                }
+            }
+        }
+    }
+}

@@ -9,7 +9,7 @@
 //! | Redis | [`Redis`] | [`RedisFive`], [`Sentinels`], [`RedisCluster`] |
 //! | etcd | [`Etcd`] | [`EtcdThree`] |
 //! | ZooKeeper | [`ZooKeeper`] | [`ZooKeeperThree`] |
-//! | PostgreSQL | [`Postgres`] | |
+//! | PostgreSQL | [`Postgres`] | [`PgBouncer`] before it |
 //! | MariaDB | [`MariaDb`] | |
 //!
 //! | fault | how |
@@ -43,6 +43,7 @@ pub mod foreign;
 mod home;
 mod launch;
 mod mariadb;
+mod pgbouncer;
 mod ports;
 mod postgres;
 mod process;
@@ -60,6 +61,7 @@ pub use clock::Clock;
 pub use error::{Error, Result};
 pub use etcd::{Etcd, EtcdThree};
 pub use mariadb::MariaDb;
+pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use proxy::{Proxy, ReplyLoss};
 pub use redis::{Redis, RedisCluster, RedisFive, Reply, Sentinels};

@@ -141,7 +141,7 @@ fn recipe(program: &Path, directory: PathBuf, port: Port, setup: &Setup) -> Laun
 
 /// A start-up packet is answered with an authentication request, or with an error while the
 /// server is still coming up.
-fn accepts_connections(address: SocketAddr) -> bool {
+pub(crate) fn accepts_connections(address: SocketAddr) -> bool {
     const PROTOCOL: u32 = 196_608;
     let parameters = b"user\0postgres\0database\0postgres\0\0";
     let length = u32::try_from(8 + parameters.len()).unwrap_or_default();

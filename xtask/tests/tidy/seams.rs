@@ -19,6 +19,9 @@ const BACKEND_MAY_USE: &[&str] = &[
     "Token",
     "error",
     "lifecycle::deadline",
+    // The pieces of a URL, and whom to trust behind it, are the same for all.
+    "backends::url",
+    "backends::tls",
 ];
 
 const ENGINES: &[&str] = &[

@@ -6,9 +6,19 @@ pub mod etcd;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod sql;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) mod tls;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) mod url;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;

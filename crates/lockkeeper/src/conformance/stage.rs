@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
 use super::wrappers::{Fate, Faulty};
@@ -50,6 +51,8 @@ pub(super) struct Stage {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) clock: Clock,
     names: AtomicU64,
+    /// Asked once: connecting takes its time on some engines.
+    fair: OnceCell<bool>,
 }
 
 impl Stage {
@@ -58,6 +61,7 @@ impl Stage {
             engine,
             clock: Clock::system(),
             names: AtomicU64::new(0),
+            fair: OnceCell::new(),
         }
     }
 
@@ -139,7 +143,8 @@ impl Stage {
 
     /// Whether waiters are served in the order of their arrival.
     pub(super) async fn is_fair(&self) -> bool {
-        self.backend().await.guarantees().order == Served::Arrival
+        let ask = || async { self.backend().await.guarantees().order == Served::Arrival };
+        *self.fair.get_or_init(ask).await
     }
 
     /// Waits until a lease of this length, given before now, has surely ended, also where somebody must

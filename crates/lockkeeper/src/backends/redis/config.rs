@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::node::{Access, Node, PORT};
-use super::url::Url;
+use crate::backends::url::Url;
 use crate::error::Error;
 
 /// Where the locks live.

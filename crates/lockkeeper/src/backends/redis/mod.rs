@@ -36,7 +36,6 @@ mod scripts;
 mod sentinel;
 mod slots;
 mod socket;
-pub(crate) mod url;
 mod wire;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backends::redis::node::{Access, Node, PORT};
-use crate::backends::redis::url::Url;
+use crate::backends::url::Url;
 use crate::error::Error;
 
 /// The longest lease unless the URL says otherwise: as long as a node that lost its data abstains.
@@ -40,7 +40,7 @@ impl Config {
             ));
         }
         let encrypted = match url.setting("tls")?.as_deref() {
-            None => !url.hosts.iter().all(|(host, _)| is_loopback(host)),
+            None => !url.is_loopback(),
             Some("on") => true,
             Some("off") => false,
             Some(other) => return Err(wrong("tls", other, "on or off")),
@@ -104,11 +104,6 @@ fn wrong(name: &str, value: &str, expected: &str) -> Error {
     Error::invalid(format!(
         "redlock: {name}={value:?} is not known: write {expected}"
     ))
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn nodes(hosts: &[(String, Option<u16>)], access: &Access) -> Result<Vec<Node>, Error> {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::super::node::{Access, Node, PORT};
-use super::super::url::Url;
 use crate::Name;
+use crate::backends::url::Url;
 use crate::claim::ClaimId;
 use crate::error::Error;
 

@@ -1,6 +1,7 @@
-//! The pieces of a URL of this family: `scheme://user:password@host:port,host:port/path?setting=value`.
+//! The pieces of a URL: `scheme://user:password@host:port,host:port/path?setting=value`.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use crate::error::Error;
 
@@ -52,6 +53,14 @@ impl Url {
                 .filter(|setting| !setting.is_empty())
                 .map(setting)
                 .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether all hosts are this machine, so that nothing sent to them leaves it.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.hosts.iter().all(|(host, _)| {
+            let address = host.parse::<IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
         })
     }
 

@@ -1,0 +1,191 @@
+//! The wire: a bounded set of connections. Each is owned by one task for as long as a statement runs on it, so a caller
+//! that goes away never leaves half an answer behind for the next one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Row};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::faults::{Fault, silent, sort, unreachable};
+
+/// How long connecting may take, and a job on a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a job is begun anew that others were in the way of.
+const TRIES: u32 = 20;
+
+/// A few connections to one server, made when they are needed.
+pub(super) struct Client {
+    opts: Opts,
+    turns: Semaphore,
+    idle: Mutex<Vec<Conn>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+/// What one statement of a packet told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) affected: u64,
+    pub(super) insert_id: u64,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Client {
+    pub(super) fn new(opts: Opts, connections: usize) -> Self {
+        Self {
+            opts,
+            turns: Semaphore::new(connections),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// A connection of its own, for whoever keeps it.
+    pub(super) async fn open(&self, during: &str) -> Result<Conn, Fault> {
+        match timeout(PATIENCE, Conn::new(self.opts.clone())).await {
+            Ok(opened) => opened.map_err(|error| sort(error, during)),
+            Err(_) => Err(Fault::Told(silent(during, PATIENCE))),
+        }
+    }
+
+    /// Sends a packet of statements and gives what they told.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        during: &'static str,
+        packet: String,
+    ) -> Result<Vec<Told>, Fault> {
+        self.run(during, move |conn| {
+            let packet = packet.clone();
+            Box::pin(async move { asked(conn, packet, during).await })
+        })
+        .await
+    }
+
+    /// Runs a job on one of the connections, to its end: also when the caller is gone.
+    pub(super) async fn run<T, J>(
+        self: &Arc<Self>,
+        during: &'static str,
+        job: J,
+    ) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync + 'static,
+    {
+        let client = self.clone();
+        let task = tokio::spawn(async move { client.run_here(during, &job).await });
+        let ended = task.await;
+        ended.unwrap_or_else(|_| Err(Fault::Told(unreachable(during))))
+    }
+
+    async fn run_here<T, J>(&self, during: &'static str, job: &J) -> Result<T, Fault>
+    where
+        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
+    {
+        let mut tried = 0;
+        loop {
+            let told = self.attempt(during, job).await;
+            tried += 1;
+            match told {
+                // Two who were in each other's way would be so again at once.
+                Err(Fault::Again(_)) if tried < TRIES => {
+                    sleep(Duration::from_millis(tried.into())).await
+                }
+                told => return told,
+            }
+        }
+    }
+
+    async fn attempt<T, J>(&self, during: &'static str, job: &J) -> Result<T, Fault>
+    where
+        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
+    {
+        let turn = timeout(PATIENCE, self.turns.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(Fault::Told(silent(during, PATIENCE)));
+        };
+        let idle = self.idle().pop();
+        let mut conn = match idle {
+            Some(conn) => conn,
+            None => self.open(during).await?,
+        };
+        match timeout(PATIENCE, job(&mut conn)).await {
+            Ok(Ok(answer)) => {
+                self.idle().push(conn);
+                Ok(answer)
+            }
+            Ok(Err(fault)) => {
+                shut(conn).await;
+                if fault_of_the_link(&fault) {
+                    // The others are of the same age; what they were connected to may be gone.
+                    let others = std::mem::take(&mut *self.idle());
+                    for other in others {
+                        shut(other).await;
+                    }
+                }
+                Err(fault)
+            }
+            Err(_) => {
+                shut(conn).await;
+                Err(Fault::Told(silent(during, PATIENCE)))
+            }
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fault_of_the_link(fault: &Fault) -> bool {
+    matches!(fault, Fault::Told(error) if error.is_unknown())
+}
+
+/// Closes a connection, whatever is under way on it. Merely dropped, it would wait for what the server still has to say.
+pub(super) async fn shut(conn: Conn) {
+    let _is_gone_either_way = timeout(Duration::from_secs(1), conn.disconnect()).await;
+}
+
+/// Sends a packet of statements on this connection and gives what they told.
+pub(super) async fn asked(
+    conn: &mut Conn,
+    packet: String,
+    during: &str,
+) -> Result<Vec<Told>, Fault> {
+    answers(conn, packet)
+        .await
+        .map_err(|error| sort(error, during))
+}
+
+/// The same, with the client's own error.
+pub(super) async fn answers(
+    conn: &mut Conn,
+    packet: String,
+) -> Result<Vec<Told>, mysql_async::Error> {
+    let mut result = conn.query_iter(packet).await?;
+    let mut all = Vec::new();
+    while result.columns().is_some() {
+        let (affected, insert_id) = (result.affected_rows(), result.last_insert_id());
+        all.push(Told {
+            affected,
+            insert_id: insert_id.unwrap_or_default(),
+            rows: result.collect().await?,
+        });
+    }
+    Ok(all)
+}
+
+/// A row's values, or an answer that cannot be read.
+pub(super) fn read<T: mysql_async::prelude::FromRow>(row: Row) -> Result<T, Fault> {
+    mysql_async::from_row_opt(row).map_err(|_| {
+        Fault::Told(unreachable(
+            "reading an answer that is not of the tables' form",
+        ))
+    })
+}

@@ -1,0 +1,5 @@
+-- What a user who takes locks needs, and no more:
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON @names TO THE_USER;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON @claims TO THE_USER;
+--   GRANT INSERT ON @broken TO THE_USER;
+--   GRANT SELECT ON @meta TO THE_USER;

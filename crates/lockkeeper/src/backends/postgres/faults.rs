@@ -1,0 +1,113 @@
+//! What the server's errors mean: begin anew, refused, denied, or unknown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::error::SqlState;
+
+use super::BACKEND;
+use crate::error::Error;
+
+/// Why a statement was not carried out.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Somebody else was quicker: nothing was changed, and the same may be tried at once.
+    Again,
+    /// The tables are not there.
+    NoTables(Error),
+    /// What the caller is told.
+    Told(Error),
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Again => unreachable("changing a list that others change all the time"),
+            Fault::NoTables(error) | Fault::Told(error) => error,
+        }
+    }
+}
+
+/// Sorts an error of the client.
+pub(super) fn sort(error: tokio_postgres::Error, during: &str) -> Fault {
+    let Some(told) = error.as_db_error() else {
+        return Fault::Told(unknown(error, during));
+    };
+    let (code, message) = (told.code().clone(), told.message().to_owned());
+    let denied = |cure: &str| {
+        Fault::Told(Error::Denied {
+            backend: BACKEND,
+            what: format!("{message} while {during}; {cure}"),
+        })
+    };
+    let refused = |cure: &str| Error::Refused {
+        backend: BACKEND,
+        why: format!("{message} while {during}; {cure}"),
+    };
+    match code {
+        SqlState::T_R_SERIALIZATION_FAILURE
+        | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::LOCK_NOT_AVAILABLE
+        | SqlState::UNIQUE_VIOLATION => Fault::Again,
+        SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_COLUMN => {
+            Fault::NoTables(refused(
+                "the tables of this URL are missing or not lockkeeper's: run `lockkeeper init --on URL` as a user who \
+                 may make them",
+            ))
+        }
+        SqlState::INSUFFICIENT_PRIVILEGE => denied(
+            "this user needs SELECT, INSERT, UPDATE and DELETE on the tables and USAGE on the sequence: \
+             `lockkeeper init --on URL --print` shows the statements",
+        ),
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            denied("check user and password of the URL, and pg_hba.conf")
+        }
+        SqlState::UNDEFINED_DATABASE => {
+            Fault::Told(refused("name an existing database in the URL"))
+        }
+        SqlState::PROTOCOL_VIOLATION if message.contains("startup parameter") => {
+            Fault::Told(pooler("it does not pass settings of the session on"))
+        }
+        _ => Fault::Told(unknown(error, during)),
+    }
+}
+
+/// Something stands between us and the server that hands sessions about (bug 74).
+pub(super) fn pooler(sign: &str) -> Error {
+    Error::Refused {
+        backend: BACKEND,
+        why: format!(
+            "a connection pooler that hands sessions about stands before the server ({sign}): notifications and \
+             session locks would go to somebody else; connect to the server itself, or to a pool in session mode"
+        ),
+    }
+}
+
+fn unknown(error: tokio_postgres::Error, during: &str) -> Error {
+    // The client's own words are "db error" and the like; what the server said stands behind them.
+    let told = error.as_db_error().map(|told| told.message().to_owned());
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let detail = told.or(cause).unwrap_or_default();
+    let during = if detail.is_empty() {
+        during.to_owned()
+    } else {
+        format!("{during} ({detail})")
+    };
+    Error::Unreachable {
+        backend: BACKEND,
+        during,
+        source: Some(Arc::new(error)),
+    }
+}
+
+pub(super) fn unreachable(during: impl Into<String>) -> Error {
+    Error::Unreachable {
+        backend: BACKEND,
+        during: during.into(),
+        source: None,
+    }
+}
+
+pub(super) fn silent(during: &str, patience: Duration) -> Error {
+    unreachable(format!("{during} (no answer within {patience:.1?})"))
+}

@@ -1,0 +1,236 @@
+//! A seat: one connection that belongs to one claim for as long as the claim lives. It goes back to the others only
+//! after a release that the server confirmed; after any error, time-out or cancellation it is closed, and the
+//! server frees what it held (bugs 75, 76, 77).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::BACKEND;
+use super::client::{SETTINGS, open, prepare};
+use super::config::Config;
+use super::faults::{Fault, sort};
+use super::wire;
+use crate::backend::Entry;
+use crate::backends::sql::list::micros;
+use crate::backends::sql::{key, shortened};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::{Mode, Name};
+
+const TEXTS: [&str; 5] = [
+    include_str!("sql/session_enter.sql"),
+    include_str!("sql/session_wait.sql"),
+    include_str!("sql/session_release.sql"),
+    include_str!("sql/session_downgrade.sql"),
+    "SELECT",
+];
+const ENTER: usize = 0;
+const WAIT: usize = 1;
+const RELEASE: usize = 2;
+const DOWNGRADE: usize = 3;
+const PING: usize = 4;
+
+/// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
+const PATIENT: &str = r"-c statement_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
+
+/// A connection for one claim at a time.
+pub(super) struct Seat {
+    client: Arc<Client>,
+    statements: Vec<Statement>,
+    driver: JoinHandle<()>,
+    config: Config,
+    /// After so long without a word the server ends the session.
+    idle_limit: Duration,
+}
+
+/// Where a claim stands after it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seated {
+    Holds(u64),
+    Waits,
+    NotEntered,
+}
+
+/// The answer to waiting: the number, or nothing if the claim was broken.
+pub(super) type Waiting =
+    Pin<Box<dyn Future<Output = Result<Option<u64>, tokio_postgres::Error>> + Send>>;
+
+impl Seat {
+    pub(super) async fn open(config: &Config) -> Result<Self, Error> {
+        let settings = format!("{SETTINGS} {PATIENT}");
+        let (client, mut messages) = open(config, &settings).await?;
+        let driver = tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
+        let statements = prepare(&client, config, &TEXTS).await;
+        let seat = |statements| Self {
+            client: Arc::new(client),
+            statements,
+            driver,
+            config: config.clone(),
+            idle_limit: Duration::ZERO,
+        };
+        match statements {
+            Ok(statements) => Ok(seat(statements)),
+            Err(fault) => {
+                drop(seat(Vec::new()));
+                Err(fault.into())
+            }
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Ends when the connection has.
+    pub(super) async fn closed(&mut self) {
+        let _how = (&mut self.driver).await;
+    }
+
+    fn key(&self, name: &Name) -> i64 {
+        key::of(&self.config.tables(), name)
+    }
+
+    /// Asks for the lock without waiting, and writes the row.
+    pub(super) async fn enter(&mut self, claim: &Claim, entry: Entry) -> Result<Seated, Error> {
+        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (shared, queue) = (claim.mode == Mode::Shared, entry == Entry::Queue);
+        let (id, mode) = (&claim.id.as_bytes()[..], claim.mode.to_string());
+        let label = wire::escaped(&shortened(&claim.party.label));
+        let host = wire::escaped(&shortened(&claim.party.host));
+        let pid = i64::from(claim.party.pid);
+        let limit = self.limit_idleness(claim.lease);
+        let lease_us = micros(claim.lease);
+        let client = self.client.clone();
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &text, &key, &shared, &queue, &id, &mode, &lease_us, &label, &host, &pid,
+        ];
+        let asked = client.query_opt(&self.statements[ENTER], &values);
+        // One flight.
+        let (limited, answer) = tokio::join!(limit, asked);
+        limited.map_err(|error| Error::from(sort(error, "asking for a lock")))?;
+        let answer = match answer {
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                return Err(self.collision(&claim.name, key).await);
+            }
+            answer => answer.map_err(|error| Error::from(sort(error, "asking for a lock")))?,
+        };
+        Ok(match answer {
+            None => Seated::NotEntered,
+            Some(row) if row.get(1) => Seated::Holds(order(row.get(0))),
+            Some(_) => Seated::Waits,
+        })
+    }
+
+    /// Whoever is paused holds for a lease and no longer: the server ends its session then.
+    fn limit_idleness(
+        &mut self,
+        lease: Duration,
+    ) -> impl Future<Output = Result<(), tokio_postgres::Error>> + use<> {
+        let changed = self.idle_limit != lease;
+        self.idle_limit = lease;
+        let client = self.client.clone();
+        async move {
+            if !changed {
+                return Ok(());
+            }
+            let set = format!("SET idle_session_timeout = {}", lease.as_millis().max(1));
+            client.batch_execute(&set).await
+        }
+    }
+
+    async fn collision(&self, name: &Name, key: i64) -> Error {
+        let sql = self
+            .config
+            .statement("SELECT name FROM @names WHERE lock_key = $1");
+        match self.client.query_opt(&sql, &[&key]).await {
+            Ok(Some(row)) => key::collision(BACKEND, name, row.get(0)),
+            Ok(None) => Fault::Again.into(),
+            Err(error) => sort(error, "asking for a lock").into(),
+        }
+    }
+
+    /// Waits in the server.
+    pub(super) fn wait(&self, claim: &Claim) -> Waiting {
+        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (shared, id) = (claim.mode == Mode::Shared, claim.id);
+        let (client, statement) = (self.client.clone(), self.statements[WAIT].clone());
+        Box::pin(async move {
+            let id = &id.as_bytes()[..];
+            let row = client
+                .query_opt(&statement, &[&text, &key, &shared, &id])
+                .await?;
+            Ok(row.map(|row| order(row.get(0))))
+        })
+    }
+
+    /// Makes the server give up waiting. What it did instead, nobody knows: the seat must be closed then.
+    pub(super) async fn cancel(&self) {
+        let token = self.client.cancel_token();
+        let _it_is_closed_anyhow = match &self.config.shared.tls {
+            None => token.cancel_query(NoTls).await,
+            Some(tls) => {
+                let tls = MakeRustlsConnect::new((*tls.0).clone());
+                token.cancel_query(tls).await
+            }
+        };
+    }
+
+    /// Gives the lock back; whether it was there.
+    pub(super) async fn release(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
+        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (shared, id) = (claim.mode == Mode::Shared, &claim.id.as_bytes()[..]);
+        let statement = &self.statements[RELEASE];
+        let row = self
+            .client
+            .query_one(statement, &[&text, &key, &shared, &id])
+            .await?;
+        Ok(row.get(0))
+    }
+
+    /// Turns the exclusive lock into a shared one; whether the claim was there.
+    pub(super) async fn downgrade(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
+        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let id = &claim.id.as_bytes()[..];
+        let statement = &self.statements[DOWNGRADE];
+        let row = self
+            .client
+            .query_opt(statement, &[&text, &key, &id])
+            .await?;
+        Ok(row.is_some_and(|row| row.get(1)))
+    }
+
+    /// A word to the server, so that it does not take us for dead; an answer proves that the session lives.
+    pub(super) async fn ping(&mut self, lease: Duration) -> Result<(), tokio_postgres::Error> {
+        let limit = self.limit_idleness(lease);
+        let client = self.client.clone();
+        let (limited, answer) = tokio::join!(limit, client.query(&self.statements[PING], &[]));
+        limited?;
+        answer.map(drop)
+    }
+}
+
+fn order(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").finish_non_exhaustive()
+    }
+}

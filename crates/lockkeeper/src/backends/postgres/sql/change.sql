@@ -1,0 +1,39 @@
+-- $1 name, $2 version that was read or null, $3 delete, $4 restart, $5 grant, $6 renew, $7 share, $8 insert (holding,
+-- or null), $9 id, $10 mode, $11 lease in us, $12 keeper, $13 label, $14 host, $15 pid, $16 channels, $17 payloads,
+-- $18 number that is broken, $19 why. How often it was done, 0 or 1, and the number of the claim that entered.
+WITH made AS (
+  INSERT INTO @names (name, version) SELECT $1, nextval('@order') WHERE $2::bigint IS NULL
+  ON CONFLICT DO NOTHING RETURNING name
+), found AS (
+  UPDATE @names SET version = nextval('@order') WHERE name = $1 AND version = $2::bigint RETURNING name
+), mine AS (
+  SELECT name FROM made UNION ALL SELECT name FROM found
+), noted AS (
+  INSERT INTO @broken (broken_at, name, order_no, label, host, pid, why)
+  SELECT clock_timestamp(), c.name, c.order_no, c.label, c.host, c.pid, $19::text
+  FROM mine JOIN @claims c ON c.name = mine.name AND c.order_no = $18::bigint
+), gone AS (
+  DELETE FROM @claims c USING mine WHERE c.name = mine.name AND c.order_no = ANY($3::bigint[])
+), changed AS (
+  UPDATE @claims c SET
+    granted_at = CASE WHEN c.order_no = ANY($5::bigint[]) THEN clock_timestamp() ELSE c.granted_at END,
+    mode = CASE WHEN c.order_no = $7::bigint THEN 's' ELSE c.mode END,
+    lease_us = CASE WHEN c.order_no = $6::bigint THEN $11::bigint ELSE c.lease_us END,
+    ends_at = CASE
+      WHEN c.order_no = $6::bigint THEN clock_timestamp() + $11::bigint * interval '1 microsecond'
+      WHEN c.order_no = ANY($4::bigint[]) THEN clock_timestamp() + c.lease_us * interval '1 microsecond'
+      ELSE c.ends_at END
+  FROM mine
+  WHERE c.name = mine.name AND c.order_no = ANY($4::bigint[] || $5::bigint[] || ARRAY[$6::bigint, $7::bigint])
+), entered AS (
+  INSERT INTO @claims
+    (name, order_no, id, mode, lease_us, entered_at, granted_at, ends_at, keeper, label, host, pid)
+  SELECT name, nextval('@order'), $9::bytea, $10::text, $11::bigint, clock_timestamp(),
+    CASE WHEN $8::boolean THEN clock_timestamp() END,
+    clock_timestamp() + $11::bigint * interval '1 microsecond', $12::text, $13::text, $14::text, $15::bigint
+  FROM mine WHERE $8::boolean IS NOT NULL
+  RETURNING order_no
+), told AS (
+  SELECT pg_notify(channel, payload) FROM mine, unnest($16::text[], $17::text[]) AS ring (channel, payload)
+)
+SELECT (SELECT count(*) FROM mine), (SELECT max(order_no) FROM entered), (SELECT count(*) FROM told)

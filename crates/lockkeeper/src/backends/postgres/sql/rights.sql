@@ -1,0 +1,6 @@
+-- What a user who takes locks needs, and no more:
+--   GRANT USAGE ON SCHEMA @schema TO @user;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON @names, @claims TO @user;
+--   GRANT INSERT ON @broken TO @user;
+--   GRANT SELECT ON @meta TO @user;
+--   GRANT USAGE ON SEQUENCE @order TO @user;

@@ -1,0 +1,12 @@
+//! `mysql://` on real MariaDB servers, with real faults: lease mode and session mode.
+
+mod faults;
+mod network;
+mod roles;
+mod security;
+mod servers;
+mod session;
+mod stage;
+mod tables;
+mod time;
+mod waiting;

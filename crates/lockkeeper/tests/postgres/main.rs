@@ -1,0 +1,8 @@
+//! `postgres://` on real servers, with real faults.
+
+mod faults;
+mod lists;
+mod server;
+mod session;
+mod stage;
+mod tables;

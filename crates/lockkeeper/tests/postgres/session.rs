@@ -1,0 +1,145 @@
+//! Session mode: the server's own locks, each on a connection of its own.
+
+use std::time::{Duration, Instant};
+
+use lockkeeper::backend::{Entry, Released, Standing};
+use lockkeeper::{Error, Mode};
+use lockkeeper_testbed::{Postgres, Proxy};
+
+use crate::stage::{LEASE, SOON, backend, claim, insist, keeper, order, soon, until};
+
+fn url(server: &Postgres) -> String {
+    format!("{}?mode=session", server.url())
+}
+
+fn locks(server: &Postgres) -> String {
+    server
+        .sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        .unwrap()
+}
+
+// proves: S2, L7
+// bug 78
+#[tokio::test]
+async fn a_connection_that_ends_is_told_within_a_second_and_frees_the_lock() {
+    let server = Postgres::start().unwrap();
+    let (one, two) = (keeper(&url(&server)).await, keeper(&url(&server)).await);
+    let guard = one.lock("a").acquire().await.unwrap();
+    let first = guard.token();
+    let ends = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
+    server.sql(ends).unwrap();
+    let start = Instant::now();
+    soon(guard.lost()).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    let next = two.lock("a").acquire_within(SOON).await.unwrap();
+    assert!(next.token() > first);
+    next.release().await.unwrap();
+}
+
+// proves: S2, L3
+#[tokio::test]
+async fn whoever_falls_silent_holds_for_one_lease_and_no_longer() {
+    let server = Postgres::start().unwrap();
+    let proxy = Proxy::to(server.address()).unwrap();
+    let behind = url(&server).replace(&server.address().to_string(), &proxy.address().to_string());
+    let (one, two) = (backend(&behind).await, keeper(&url(&server)).await);
+    let held = claim("a");
+    order(one.enter(&held, Entry::Queue).await.unwrap());
+    proxy.black_hole().unwrap();
+    let start = Instant::now();
+    let next = two.lock("a").acquire_within(SOON).await.unwrap();
+    let took = start.elapsed();
+    assert!(took < LEASE + Duration::from_secs(5), "{took:?}");
+    next.release().await.unwrap();
+}
+
+// bug 75, bug 77
+#[tokio::test]
+async fn no_connection_is_used_again_with_a_lock_on_it() {
+    let server = Postgres::start().unwrap();
+    let one = backend(&url(&server)).await;
+    for round in 0..10 {
+        let (held, waits) = (claim("a"), claim("a"));
+        order(insist(|| one.enter(&held, Entry::Queue)).await);
+        assert_eq!(
+            one.enter(&claim("a"), Entry::Try).await.unwrap(),
+            Standing::Gone
+        );
+        insist(|| one.enter(&waits, Entry::Queue)).await;
+        // Both orders: a waiter that goes, and one that is granted just then.
+        let both = if round % 2 == 0 {
+            [&waits, &held]
+        } else {
+            [&held, &waits]
+        };
+        for claim in both {
+            assert_eq!(insist(|| one.release(claim)).await, Released::Freed);
+        }
+        until("no lock stays", async || locks(&server) == "0").await;
+    }
+    let rows = server
+        .sql("SELECT count(*) FROM lockkeeper_session_claims")
+        .unwrap();
+    assert_eq!(rows, "0");
+}
+
+// proves: S2, F1
+#[tokio::test]
+async fn a_killed_server_ends_all_holds_and_numbers_rise() {
+    let server = Postgres::start_with(&lockkeeper_testbed::Setup::new().durable()).unwrap();
+    let one = keeper(&url(&server)).await;
+    let guard = one.lock("a").acquire().await.unwrap();
+    let first = guard.token();
+    server.server().kill().unwrap();
+    soon(guard.lost()).await;
+    server.server().restart().unwrap();
+    let end = Instant::now() + SOON;
+    let next = loop {
+        match one.lock("a").acquire_within(SOON).await {
+            Ok(guard) => break guard,
+            Err(error) => assert!(error.is_unknown() && Instant::now() < end, "{error}"),
+        }
+    };
+    assert!(next.token() > first);
+}
+
+// bug 81
+#[tokio::test]
+async fn two_names_of_one_key_are_refused() {
+    let server = Postgres::start().unwrap();
+    let one = backend(&url(&server)).await;
+    let held = claim("a");
+    order(one.enter(&held, Entry::Queue).await.unwrap());
+    one.release(&held).await.unwrap();
+    // No two names are known that collide; so the row of this one is given to another.
+    server
+        .sql("UPDATE lockkeeper_session_names SET name = 'another'")
+        .unwrap();
+    let error = one.enter(&held, Entry::Queue).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("another"), "{error}");
+    until("no lock stays", async || locks(&server) == "0").await;
+}
+
+// proves: C1
+#[tokio::test]
+async fn more_claims_than_connections_are_refused() {
+    let server = Postgres::start().unwrap();
+    let one = backend(&format!("{}&connections=2", url(&server))).await;
+    let all = [claim("a"), claim("b"), claim("c")];
+    for claim in &all[..2] {
+        order(one.enter(claim, Entry::Try).await.unwrap());
+    }
+    let error = one.enter(&all[2], Entry::Try).await.unwrap_err();
+    assert!(error.to_string().contains("connections="), "{error}");
+    one.release(&all[0]).await.unwrap();
+    order(one.enter(&all[2], Entry::Try).await.unwrap());
+    let mut permits = claim("p");
+    permits.mode = Mode::permits(1, 2).unwrap();
+    let error = one.enter(&permits, Entry::Try).await.unwrap_err();
+    assert!(error.to_string().contains("mode=lease"), "{error}");
+}
