@@ -2,6 +2,7 @@
 
 mod faults;
 mod lists;
+mod renewals;
 mod server;
 mod session;
 mod stage;

@@ -178,6 +178,8 @@ pub(super) async fn answers(
             rows: result.collect().await?,
         });
     }
+    // An error of a later statement waits here; unasked, it would be told to whoever uses the connection next.
+    result.drop_result().await?;
     Ok(all)
 }
 

@@ -24,7 +24,7 @@ use crate::error::Error;
 /// What every session is opened with. A statement sees one moment of the tables, and fails if anything that it
 /// touches has changed since: so a statement that waited for a row cannot act on what it read before. Plans are
 /// made once, by index, however empty the tables were at that time. No statement outlives its asker for long.
-pub(super) const SETTINGS: &str = r"-c default_transaction_isolation=repeatable\ read -c statement_timeout=10s -c idle_in_transaction_session_timeout=10s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
+pub(super) const SETTINGS: &str = r"-c default_transaction_isolation=repeatable\ read -c statement_timeout=10s -c idle_in_transaction_session_timeout=10s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c search_path=pg_catalog";
 /// A commit that was told must be on the disk: a lost one would be a lock or a number granted twice.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                        WHERE current_setting('synchronous_commit') = 'off'";

@@ -123,8 +123,8 @@ impl LeaseBackend {
     ) -> Result<Option<u64>, Fault> {
         let text = wire::text_of(name);
         let numbers = |orders: &[u64]| orders.iter().map(|order| *order as i64).collect();
-        let [delete, restart, grant]: [Vec<i64>; 3] =
-            [&change.delete, &change.restart, &change.grant].map(|orders| numbers(orders));
+        let all = [&change.delete, &change.restart, &change.grant, &change.dead];
+        let [delete, restart, grant, dead]: [Vec<i64>; 4] = all.map(|orders| numbers(orders));
         let (renew, share) = (
             change.renew.map(|n| n as i64),
             change.share.map(|n| n as i64),
@@ -135,7 +135,7 @@ impl LeaseBackend {
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
         let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
-        let values: [&(dyn ToSql + Sync); 19] = [
+        let values: [&(dyn ToSql + Sync); 20] = [
             &text,
             &version,
             &delete,
@@ -155,6 +155,7 @@ impl LeaseBackend {
             &payloads,
             &broken,
             &why,
+            &dead,
         ];
         let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer

@@ -41,7 +41,7 @@ const DOWNGRADE: usize = 3;
 const PING: usize = 4;
 
 /// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
-const PATIENT: &str = r"-c statement_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
+const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
 
 /// A connection for one claim at a time.
 pub(super) struct Seat {

@@ -29,6 +29,9 @@ pub(crate) struct Row {
 pub(crate) struct Change {
     /// The claims with these numbers leave.
     pub(crate) delete: Vec<u64>,
+    /// Those of them that leave because their lease had ended when they were read. Where a renewal can come between
+    /// reading and writing, nothing may be written if one of them lives after all.
+    pub(crate) dead: Vec<u64>,
     /// The leases of these start anew, at their own length: more than that was left of them, so the server's
     /// clock was set back.
     pub(crate) restart: Vec<u64>,
@@ -113,8 +116,10 @@ impl List {
     pub(crate) fn of(rows: Vec<Row>) -> Self {
         let (mut live, dead): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| row.left_us > 0);
+        let dead: Vec<u64> = dead.iter().map(|row| row.order).collect();
         let mut change = Change {
-            delete: dead.iter().map(|row| row.order).collect(),
+            delete: dead.clone(),
+            dead,
             ..Change::default()
         };
         for row in live.iter_mut().filter(|row| row.left_us > row.lease_us) {

@@ -1,11 +1,15 @@
 -- $1 name, $2 version that was read or null, $3 delete, $4 restart, $5 grant, $6 renew, $7 share, $8 insert (holding,
 -- or null), $9 id, $10 mode, $11 lease in us, $12 keeper, $13 label, $14 host, $15 pid, $16 channels, $17 payloads,
--- $18 number that is broken, $19 why. How often it was done, 0 or 1, and the number of the claim that entered.
+-- $18 number that is broken, $19 why, $20 those who leave because their lease has ended: a renewal that was asked for
+-- in time may have become visible since they were read, and then nothing is done. How often it was done, 0 or 1, and the number of the claim that entered.
 WITH made AS (
   INSERT INTO @names (name, version) SELECT $1, nextval('@order') WHERE $2::bigint IS NULL
   ON CONFLICT DO NOTHING RETURNING name
 ), found AS (
-  UPDATE @names SET version = nextval('@order') WHERE name = $1 AND version = $2::bigint RETURNING name
+  UPDATE @names SET version = nextval('@order') WHERE name = $1 AND version = $2::bigint
+    AND NOT EXISTS (SELECT FROM @claims c
+      WHERE c.name = $1 AND c.order_no = ANY($20::bigint[]) AND c.ends_at > clock_timestamp())
+  RETURNING name
 ), mine AS (
   SELECT name FROM made UNION ALL SELECT name FROM found
 ), noted AS (

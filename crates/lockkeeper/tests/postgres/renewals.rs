@@ -1,0 +1,53 @@
+//! Renewals that come between what another keeper reads and what it writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::backend::{Entry, Standing};
+use lockkeeper_testbed::{Postgres, Proxy};
+
+use crate::stage::{LEASE, backend, claim, insist, order, until};
+
+/// One way through the proxy. Of a keeper behind it, `enter` sends its first statement at once, reads the list two ways
+/// later, and writes two ways after that.
+const WAY: Duration = Duration::from_millis(400);
+
+// proves: L1, W1
+#[tokio::test]
+async fn a_renewal_that_was_in_time_is_seen_by_whoever_took_its_claim_for_dead() {
+    let server = Arc::new(Postgres::start().unwrap());
+    let holder = backend(&server.url()).await;
+    let proxy = Proxy::to(server.address()).unwrap();
+    let far = server
+        .url()
+        .replace(&server.address().to_string(), &proxy.address().to_string());
+    let other = backend(&far).await;
+    // Everything is warm: connections are open and statements are known.
+    let (first, second) = (claim("warm"), claim("warm"));
+    order(insist(|| other.enter(&first, Entry::Queue)).await);
+    insist(|| other.enter(&second, Entry::Try)).await;
+
+    let (held, mut next) = (claim("a"), claim("a"));
+    next.lease = Duration::from_secs(60);
+    order(holder.enter(&held, Entry::Queue).await.unwrap());
+    tokio::time::sleep(LEASE / 2).await;
+    // The renewal is decided while the lease is on, and committed when it would long have ended.
+    let renewal = "BEGIN; UPDATE lockkeeper_claims SET ends_at = clock_timestamp() + interval '60 s', lease_us = 60000000 \
+                   WHERE name = 'a' AND ends_at > clock_timestamp(); SELECT pg_sleep(3.5); COMMIT";
+    let renewing = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || server.sql(renewal).unwrap()
+    });
+    until("the renewal is under way", async || {
+        let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        server.sql(sleeping).unwrap() == "1"
+    })
+    .await;
+    // The commit falls between the other's reading, three ways from here, and its writing, five ways from here.
+    tokio::time::sleep(Duration::from_millis(3500) - 4 * WAY).await;
+    proxy.delay(WAY).unwrap();
+    let told = insist(|| other.enter(&next, Entry::Queue)).await;
+    renewing.await.unwrap();
+    assert!(matches!(told, Standing::Waits { .. }), "two hold: {told:?}");
+    order(holder.renew(&[held]).await.unwrap()[0]);
+}
