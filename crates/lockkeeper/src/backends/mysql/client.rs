@@ -191,3 +191,28 @@ pub(super) fn read<T: mysql_async::prelude::FromRow>(row: Row) -> Result<T, Faul
         ))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_testbed::MariaDb;
+
+    use super::*;
+    use crate::backends::mysql::Config;
+
+    #[tokio::test]
+    async fn an_error_of_a_later_statement_is_told_to_its_own_asker() {
+        let server = MariaDb::start().unwrap();
+        let config = Config::from_url(&server.url()).unwrap();
+        let client = Arc::new(Client::new(config.client(), 1));
+        for wrong in ["DO 1; NONSENSE", "SELECT 1; DO 1; SELECT * FROM nowhere"] {
+            let told = client.ask("trying", wrong.into()).await;
+            assert!(told.is_err(), "{wrong}: {told:?}");
+        }
+        let told = client.ask("trying", "DO 1; SELECT 2; DO 3".into()).await;
+        assert_eq!(
+            told.unwrap().len(),
+            3,
+            "the next asker hears its own answers"
+        );
+    }
+}
