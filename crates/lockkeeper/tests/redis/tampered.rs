@@ -65,3 +65,25 @@ async fn a_list_with_a_part_missing_costs_nobody_else_the_lease() {
         assert!(order(told[2]) > 0);
     }
 }
+
+/// Somebody deletes the head of a list, or the server drops it for want of memory: whoever comes then holds, and those of
+/// the old list are gone, also once there is a new list.
+// proves: L1
+// bug 73
+#[tokio::test]
+async fn nobody_holds_by_what_is_left_of_a_list_without_its_head() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    let [held, behind, new, last] = [(); 4].map(|()| exclusive("n"));
+    for claim in [&held, &behind] {
+        one.enter(claim, Entry::Queue).await.unwrap();
+    }
+    let head = server.ask(&["KEYS", "lk:{*}:k:n"]).unwrap().text();
+    server.ask(&["DEL", head.trim()]).unwrap();
+    order(one.enter(&new, Entry::Queue).await.unwrap());
+    let told = one.enter(&last, Entry::Queue).await.unwrap();
+    assert!(matches!(told, Standing::Waits { ahead: 1, .. }), "{told:?}");
+    let told = one.renew(&[held, behind, new, last]).await.unwrap();
+    assert_eq!(told[..2], [Standing::Gone; 2]);
+    assert!(holds(&told[2]) && !holds(&told[3]), "{told:?}");
+}

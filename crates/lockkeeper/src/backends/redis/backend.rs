@@ -145,23 +145,22 @@ impl Backend for RedisBackend {
         possible(claim.mode)?;
         let bucket = Keys::bucket(&claim.name);
         let keys = [self.keys.claims(&claim.name), self.keys.order(bucket)];
-        let entry: &[u8] = match entry {
-            Entry::Try => b"try",
-            Entry::Queue => b"queue",
-        };
         let lease = wire::lease_ms(claim.lease);
         let rest = wire::rest(claim, &self.channel);
-        let args = [
+        let args: [&[u8]; 4] = [
             claim.id.as_bytes(),
             rest.as_bytes(),
             lease.as_bytes(),
-            entry,
+            b"try",
         ];
+        // To wait in line is the rule, and every argument costs the server time.
+        let args = match entry {
+            Entry::Try => &args[..],
+            Entry::Queue => &args[..3],
+        };
         let script = (&*scripts::ENTER, "asking for a lock");
-        self.call(script, &keys, &args, |told| {
-            wire::entered(told, claim.lease)
-        })
-        .await
+        self.call(script, &keys, args, |told| wire::entered(told, claim.lease))
+            .await
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {

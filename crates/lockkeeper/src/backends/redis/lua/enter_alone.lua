@@ -1,5 +1,5 @@
 -- KEYS: claims of the name, last order of its bucket. ARGV: id, the rest of the record (" mode channel party..."), lease
--- in ms, "try" or "queue". Returns the order of a claim that holds for its whole lease, else its standing.
+-- in ms, "try" if it must not wait. Returns the order of a claim that holds for its whole lease, else its standing.
 -- The quick way: nobody has the name. The claim is then a plain value, and the key's expiry is its lease.
 local time = redis.call('TIME')
 local id, micros = ARGV[1], time[1] .. string.sub('00000' .. time[2], -6)

@@ -94,6 +94,8 @@ local function unfold(claims, held)
   join(list, mode)
   list.first_end = ends
   list.unfold = function()
+    -- Left behind by a list whose head somebody deleted, or the server dropped for want of memory: nobody holds by it.
+    redis.call('DEL', list.records, list.queue, list.ends)
     redis.call('HSET', list.records, id, string.sub(held, 17))
     redis.call('ZADD', list.queue, order, id)
     redis.call('ZADD', list.ends, ends, id)
