@@ -51,7 +51,9 @@ impl Store for Guarded {
     }
 
     async fn write_in_two_steps(&mut self, pass: &Pass, value: &str, pause: Duration) -> Verdict {
-        let (fence, _) = look(&self.0, LOOK).unwrap();
+        let Ok((fence, _)) = look(&self.0, LOOK) else {
+            return Verdict::Unknown;
+        };
         if let Some(refused) = compared(pass, fence, pause).await {
             return refused;
         }
