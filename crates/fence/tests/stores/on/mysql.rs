@@ -104,7 +104,8 @@ impl Side {
     ) -> Result<(), FenceError<Error>> {
         let name = Name::new("resource").unwrap();
         raise(&mut MySql::on(&mut self.0), &name, pass).await?;
-        tokio::time::sleep(pause).await;
+        // Long, so that what stands is seen before the next write covers it.
+        tokio::time::sleep(8 * pause).await;
         self.0
             .exec_drop(UPDATE, (value,))
             .await

@@ -98,7 +98,8 @@ impl Side {
     ) -> Result<(), FenceError<tokio_postgres::Error>> {
         let name = Name::new("resource").unwrap();
         raise(&mut Postgres::on(&self.0), &name, pass).await?;
-        tokio::time::sleep(pause).await;
+        // Long, so that what stands is seen before the next write covers it.
+        tokio::time::sleep(8 * pause).await;
         let update = "UPDATE resource SET value = $1 WHERE id = 1";
         let updated = self.0.execute(update, &[&value]).await;
         updated.map(drop).map_err(FenceError::Store)
