@@ -17,8 +17,6 @@ use crate::place::Place;
 use crate::report::Figure;
 
 const PER_ROUND: u64 = 100;
-const COLUMNS: &str = "one row, guard columns";
-const SIDE: &str = "a transaction, side table";
 
 fn tables(dialect: Dialect) -> Vec<String> {
     let [token, claim] = GUARD_COLUMNS;
@@ -76,25 +74,27 @@ pub(super) fn postgres(_: &Place) -> Result<Vec<Figure>> {
             Ok::<_, tokio_postgres::Error>(client)
         };
         let (client, other) = (connect().await?, connect().await?);
-        let columns = Pair::new(COLUMNS, PER_ROUND).measure(
+        let columns = Pair::new("postgres: one row, guard columns", PER_ROUND).measure(
             async |n| plain(&mut Postgres::on(&client), n).await,
             async |n| fenced(&mut Postgres::on(&client), n).await,
         );
         let columns = columns.await?;
         let (mut client, mut other) = (client, other);
-        let side = Pair::new(SIDE, PER_ROUND).without_target().measure(
-            async |n| {
-                let transaction = client.transaction().await?;
-                plain(&mut Postgres::on(&transaction), n).await?;
-                Ok(transaction.commit().await?)
-            },
-            async |n| {
-                let transaction = other.transaction().await?;
-                raised(&mut Postgres::on(&transaction), n).await?;
-                plain(&mut Postgres::on(&transaction), n).await?;
-                Ok(transaction.commit().await?)
-            },
-        );
+        let side = Pair::new("postgres: a transaction, side table", PER_ROUND)
+            .without_target()
+            .measure(
+                async |n| {
+                    let transaction = client.transaction().await?;
+                    plain(&mut Postgres::on(&transaction), n).await?;
+                    Ok(transaction.commit().await?)
+                },
+                async |n| {
+                    let transaction = other.transaction().await?;
+                    raised(&mut Postgres::on(&transaction), n).await?;
+                    plain(&mut Postgres::on(&transaction), n).await?;
+                    Ok(transaction.commit().await?)
+                },
+            );
         Ok(vec![columns, side.await?])
     })
 }
@@ -110,24 +110,26 @@ pub(super) fn mysql(_: &Place) -> Result<Vec<Figure>> {
     let options: Opts = options.db_name(Some("bench")).prefer_socket(false).into();
     runtime()?.block_on(async {
         let (mut one, mut two) = (Conn::new(options.clone()).await?, Conn::new(options).await?);
-        let columns = Pair::new(COLUMNS, PER_ROUND).measure(
+        let columns = Pair::new("mysql: one row, guard columns", PER_ROUND).measure(
             async |n| plain(&mut MySql::on(&mut one), n).await,
             async |n| fenced(&mut MySql::on(&mut two), n).await,
         );
         let columns = columns.await?;
-        let side = Pair::new(SIDE, PER_ROUND).without_target().measure(
-            async |n| {
-                let mut transaction = one.start_transaction(TxOpts::default()).await?;
-                plain(&mut MySql::on(&mut transaction), n).await?;
-                Ok(transaction.commit().await?)
-            },
-            async |n| {
-                let mut transaction = two.start_transaction(TxOpts::default()).await?;
-                raised(&mut MySql::on(&mut transaction), n).await?;
-                plain(&mut MySql::on(&mut transaction), n).await?;
-                Ok(transaction.commit().await?)
-            },
-        );
+        let side = Pair::new("mysql: a transaction, side table", PER_ROUND)
+            .without_target()
+            .measure(
+                async |n| {
+                    let mut transaction = one.start_transaction(TxOpts::default()).await?;
+                    plain(&mut MySql::on(&mut transaction), n).await?;
+                    Ok(transaction.commit().await?)
+                },
+                async |n| {
+                    let mut transaction = two.start_transaction(TxOpts::default()).await?;
+                    raised(&mut MySql::on(&mut transaction), n).await?;
+                    plain(&mut MySql::on(&mut transaction), n).await?;
+                    Ok(transaction.commit().await?)
+                },
+            );
         let side = side.await?;
         Ok(vec![columns, side])
     })
@@ -143,25 +145,27 @@ pub(super) fn sqlite(place: &Place) -> Result<Vec<Figure>> {
     let (mut one, mut two) = (connect()?, connect()?);
     one.execute_batch(&tables(Dialect::Sqlite).join(";"))?;
     runtime()?.block_on(async {
-        let columns = Pair::new(COLUMNS, PER_ROUND).measure(
+        let columns = Pair::new("sqlite: one row, guard columns", PER_ROUND).measure(
             async |n| plain(&mut Sqlite::on(&one), n).await,
             async |n| fenced(&mut Sqlite::on(&two), n).await,
         );
         let columns = columns.await?;
         let immediate = TransactionBehavior::Immediate;
-        let side = Pair::new(SIDE, PER_ROUND).without_target().measure(
-            async |n| {
-                let transaction = one.transaction_with_behavior(immediate)?;
-                plain(&mut Sqlite::on(&transaction), n).await?;
-                Ok(transaction.commit()?)
-            },
-            async |n| {
-                let transaction = two.transaction_with_behavior(immediate)?;
-                raised(&mut Sqlite::on(&transaction), n).await?;
-                plain(&mut Sqlite::on(&transaction), n).await?;
-                Ok(transaction.commit()?)
-            },
-        );
+        let side = Pair::new("sqlite: a transaction, side table", PER_ROUND)
+            .without_target()
+            .measure(
+                async |n| {
+                    let transaction = one.transaction_with_behavior(immediate)?;
+                    plain(&mut Sqlite::on(&transaction), n).await?;
+                    Ok(transaction.commit()?)
+                },
+                async |n| {
+                    let transaction = two.transaction_with_behavior(immediate)?;
+                    raised(&mut Sqlite::on(&transaction), n).await?;
+                    plain(&mut Sqlite::on(&transaction), n).await?;
+                    Ok(transaction.commit()?)
+                },
+            );
         Ok(vec![columns, side.await?])
     })
 }

@@ -118,7 +118,7 @@ impl Service<Request<Incoming>> for Resource {
                     .unwrap());
             };
             // Between the comparison and the write: others must not get in here.
-            tokio::time::sleep(Duration::from_micros(now() % 500)).await;
+            tokio::time::sleep(Duration::from_micros(now() % 4_000)).await;
             let draft = path.with_extension(now().to_string());
             fs::write(&draft, content.to_bytes()).unwrap();
             fs::rename(draft, path).unwrap();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockkeeper_fence::redis::RedisFence;
 use lockkeeper_fence::{Fence, FenceError, Pass, Token};
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, AsyncConnectionConfig};
 
 use super::{Seen, Store, text, writer_of};
 use crate::history::Verdict;
@@ -18,10 +18,10 @@ pub(crate) struct Fenced {
 
 pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, String> {
     let client = redis::Client::open(url).map_err(text)?;
-    client
-        .get_multiplexed_async_connection()
-        .await
-        .map_err(text)
+    // The default of half a second is short on a loaded machine.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
+    let connection = client.get_multiplexed_async_connection_with_config(&patient);
+    connection.await.map_err(text)
 }
 
 fn record(text: &str) -> Option<Pass> {
@@ -42,7 +42,9 @@ impl Store for Fenced {
     }
 
     async fn write_in_two_steps(&mut self, pass: &Pass, value: &str, pause: Duration) -> Verdict {
-        let highest = self.fence.highest().await.unwrap();
+        let Ok(highest) = self.fence.highest().await else {
+            return Verdict::Unknown;
+        };
         if let Some(refused) = compared(pass, highest, pause).await {
             return refused;
         }

@@ -51,7 +51,9 @@ impl Store for Guarded {
     }
 
     async fn write_in_two_steps(&mut self, pass: &Pass, value: &str, pause: Duration) -> Verdict {
-        let (fence, _) = look(&self.0, LOOK).unwrap();
+        let Ok((fence, _)) = look(&self.0, LOOK) else {
+            return Verdict::Unknown;
+        };
         if let Some(refused) = compared(pass, fence, pause).await {
             return refused;
         }
@@ -96,7 +98,8 @@ impl Side {
     ) -> Result<(), FenceError<Error>> {
         let name = Name::new("resource").unwrap();
         raise(&mut Sqlite::on(&self.0), &name, pass).await?;
-        tokio::time::sleep(pause).await;
+        // Long, so that what stands is seen before the next write covers it.
+        tokio::time::sleep(8 * pause).await;
         self.0
             .execute(UPDATE, [value])
             .map(drop)
