@@ -114,7 +114,9 @@ async fn ten_thousand_claims_cost_one_keep_alive() {
     let standings = backend.renew(&claims).await.unwrap();
     let holds = |standing: &Standing| matches!(standing, Standing::Holds { .. });
     assert!(standings.iter().all(holds));
-    assert_eq!(keep_alives(&server) - kept, 1.0, "one keep-alive");
+    // None, if the last batch has just had one.
+    let kept = keep_alives(&server) - kept;
+    assert!(kept <= 1.0, "{kept} keep-alives");
     assert_eq!(asked(&server) - before, 0.0, "and nothing else");
     // In batches, as the watchdog sends them, all at once: one or two.
     let mut tasks = tokio::task::JoinSet::new();
