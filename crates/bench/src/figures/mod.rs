@@ -3,6 +3,7 @@
 
 mod leases;
 mod local;
+mod postgres;
 mod quorum;
 mod race;
 mod redis;
@@ -81,6 +82,10 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "zookeeper",
         sections: &[quorum::ZOOKEEPER],
+    },
+    Suite {
+        name: "postgres",
+        sections: &[postgres::POSTGRES],
     },
 ];
 

@@ -6,3 +6,4 @@ mod server;
 mod session;
 mod stage;
 mod tables;
+mod tls;
