@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(done.len(), 2);
         let text = summary(&done);
         assert!(text.contains("RED     cargo no-such-command"), "{text}");
-        assert!(text.contains("7 not run"), "{text}");
+        let rest = format!("{} not run", TEST_STEPS.len() - done.len());
+        assert!(text.contains(&rest), "{text}");
     }
 }
