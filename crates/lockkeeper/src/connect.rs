@@ -19,7 +19,6 @@ use crate::backends::{redis, redlock};
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
-#[cfg(feature = "postgres")]
 pub use upkeep::{Swept, Upkeep};
 
 /// Opens the backend that the URL names.
@@ -108,8 +107,8 @@ const SCHEMES: &[&str] = &[
     "memory:",
 ];
 
-#[cfg(feature = "postgres")]
 mod upkeep {
+    #[cfg(feature = "postgres")]
     use crate::backends::postgres;
     use crate::error::Error;
 
@@ -119,6 +118,7 @@ mod upkeep {
 
     #[derive(Debug, Clone)]
     enum Tables {
+        #[cfg(feature = "postgres")]
         Postgres(postgres::Config),
     }
 
@@ -139,6 +139,7 @@ mod upkeep {
         /// [`Error::Invalid`] when the engine keeps no tables, or the URL is wrong.
         pub fn of(url: &str) -> Result<Self, Error> {
             match url.split_once(':').map(|(scheme, _)| scheme) {
+                #[cfg(feature = "postgres")]
                 Some("postgres" | "postgresql") => {
                     Ok(Self(Tables::Postgres(postgres::Config::from_url(url)?)))
                 }
@@ -151,8 +152,10 @@ mod upkeep {
 
         /// The statements that make the tables, with the rights that users of them need.
         pub fn script(&self) -> String {
-            match &self.0 {
-                Tables::Postgres(config) => postgres::script(config),
+            // By place, not by reference: without any such engine there is nothing to match.
+            match self.0 {
+                #[cfg(feature = "postgres")]
+                Tables::Postgres(ref config) => postgres::script(config),
             }
         }
 
@@ -165,8 +168,10 @@ mod upkeep {
         /// # Cancel safety
         /// Cancel safe: it is done whole or not at all.
         pub async fn init(&self) -> Result<(), Error> {
-            match &self.0 {
-                Tables::Postgres(config) => postgres::init(config).await,
+            // By place, not by reference: without any such engine there is nothing to match.
+            match self.0 {
+                #[cfg(feature = "postgres")]
+                Tables::Postgres(ref config) => postgres::init(config).await,
             }
         }
 
@@ -178,8 +183,10 @@ mod upkeep {
         /// # Cancel safety
         /// Cancel safe: it goes list by list.
         pub async fn gc(&self) -> Result<Swept, Error> {
-            match &self.0 {
-                Tables::Postgres(config) => {
+            // By place, not by reference: without any such engine there is nothing to match.
+            match self.0 {
+                #[cfg(feature = "postgres")]
+                Tables::Postgres(ref config) => {
                     let (claims, names) = postgres::gc(config).await?;
                     Ok(Swept { claims, names })
                 }

@@ -39,7 +39,6 @@ mod primitives;
 mod readme;
 pub mod rule;
 
-#[cfg(feature = "postgres")]
 pub use connect::{Swept, Upkeep};
 pub use error::{Error, LostReason};
 pub use guarantees::Purpose;

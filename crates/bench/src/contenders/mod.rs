@@ -5,6 +5,7 @@ mod etcd;
 mod etcd_wire;
 mod flock;
 mod keeper;
+mod postgres;
 mod redis;
 mod rslock;
 mod zookeeper;
@@ -44,6 +45,7 @@ pub(crate) trait Role {
 /// lets it play.
 pub(crate) async fn play(role: impl Role, kind: &str, url: &str) -> Result<()> {
     let (scheme, place) = url.split_once(':').ok_or("a URL is expected")?;
+    let is_session = place.contains("mode=session");
     // Settings are lockkeeper's alone.
     let place = place.split('?').next().unwrap_or_default();
     let place = place.trim_start_matches('/');
@@ -58,6 +60,9 @@ pub(crate) async fn play(role: impl Role, kind: &str, url: &str) -> Result<()> {
         ("v3lock", "etcd") => role.play(etcd::V3Lock::connect(place).await?).await,
         (BARE, "zookeeper") => role.play(zookeeper::Bare::connect(place).await?).await,
         (FLOOR, "zookeeper") => role.play(zookeeper::Watch::connect(place).await?).await,
+        (BARE, "postgres") if is_session => role.play(postgres::Advisory::with_token(place)).await,
+        (BARE, "postgres") => role.play(postgres::Bare::connect(place).await?).await,
+        (FLOOR, "postgres") => role.play(postgres::Advisory::alone(place)).await,
         _ => Err(format!("there is no {kind:?} for {scheme}").into()),
     }
 }

@@ -5,7 +5,7 @@ mod etcd;
 mod redis;
 mod zookeeper;
 
-use lockkeeper_testbed::{Etcd, Redis, RedisFive, Server, ZooKeeper};
+use lockkeeper_testbed::{Etcd, Postgres, Redis, RedisFive, Server, ZooKeeper};
 
 use crate::Result;
 
@@ -17,6 +17,9 @@ pub(crate) enum Engine {
     Redlock,
     Etcd,
     ZooKeeper,
+    Postgres,
+    /// The same server, locked by its own locks.
+    PostgresSession,
 }
 
 /// One that runs; it ends with this.
@@ -26,6 +29,8 @@ pub(crate) enum Running {
     Redlock(RedisFive),
     Etcd(Etcd),
     ZooKeeper(ZooKeeper),
+    Postgres(Postgres),
+    PostgresSession(Postgres),
 }
 
 /// Counts what goes over the wire, from outside both sides.
@@ -68,6 +73,8 @@ impl Engine {
             Self::Redlock => "redlock of 5",
             Self::Etcd => "etcd",
             Self::ZooKeeper => "zookeeper",
+            Self::Postgres => "postgres",
+            Self::PostgresSession => "postgres, session mode",
         }
     }
 
@@ -77,6 +84,8 @@ impl Engine {
             Self::Redlock => Running::Redlock(RedisFive::start()?),
             Self::Etcd => Running::Etcd(Etcd::start()?),
             Self::ZooKeeper => Running::ZooKeeper(ZooKeeper::start()?),
+            Self::Postgres => Running::Postgres(Postgres::start()?),
+            Self::PostgresSession => Running::PostgresSession(Postgres::start()?),
         })
     }
 }
@@ -88,6 +97,7 @@ impl Running {
             Self::Redlock(five) => five.nodes().iter().map(Redis::server).collect(),
             Self::Etcd(etcd) => vec![etcd.server()],
             Self::ZooKeeper(zookeeper) => vec![zookeeper.server()],
+            Self::Postgres(server) | Self::PostgresSession(server) => vec![server.server()],
         }
     }
 
@@ -98,6 +108,8 @@ impl Running {
             Self::Redlock(_) => "redlock",
             Self::Etcd(_) => "etcd",
             Self::ZooKeeper(_) => "zookeeper",
+            Self::Postgres(server) => return server.url(),
+            Self::PostgresSession(server) => return format!("{}?mode=session", server.url()),
         };
         // Nodes that were just started have forgotten nothing: without this a new set rests first.
         let settings = match self {
@@ -125,6 +137,9 @@ impl Running {
             Self::Redis(redis) => Box::new(redis::Monitor::of(redis)?),
             Self::Etcd(etcd) => Box::new(etcd::Metrics::of(etcd)),
             Self::ZooKeeper(zookeeper) => Box::new(zookeeper::Tap::before(zookeeper)?),
+            Self::Postgres(_) | Self::PostgresSession(_) => {
+                return Err("nobody counts the statements of PostgreSQL".into());
+            }
             Self::Redlock(_) => return Err("nobody counts the commands of five servers".into()),
         })
     }

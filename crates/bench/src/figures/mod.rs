@@ -4,6 +4,7 @@
 mod fence;
 mod leases;
 mod local;
+mod postgres;
 mod quorum;
 mod race;
 mod redis;
@@ -86,6 +87,10 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "fence",
         sections: &[fence::SECTIONS],
+    },
+    Suite {
+        name: "postgres",
+        sections: &[postgres::POSTGRES],
     },
 ];
 

@@ -7,3 +7,4 @@ mod server;
 mod session;
 mod stage;
 mod tables;
+mod tls;

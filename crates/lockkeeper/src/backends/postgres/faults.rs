@@ -31,7 +31,7 @@ impl From<Fault> for Error {
 /// Sorts an error of the client.
 pub(super) fn sort(error: tokio_postgres::Error, during: &str) -> Fault {
     let Some(told) = error.as_db_error() else {
-        return Fault::Told(unknown(error, during));
+        return Fault::Told(untrusted(&error).unwrap_or_else(|| unknown(error, during)));
     };
     let (code, message) = (told.code().clone(), told.message().to_owned());
     let denied = |cure: &str| {
@@ -65,11 +65,32 @@ pub(super) fn sort(error: tokio_postgres::Error, during: &str) -> Fault {
         SqlState::UNDEFINED_DATABASE => {
             Fault::Told(refused("name an existing database in the URL"))
         }
+        // Nothing was done, but it passes: whoever asks again is right.
+        SqlState::TOO_MANY_CONNECTIONS => Fault::Told(unreachable(format!(
+            "{during} ({message}: no connection is left; raise max_connections there, or lower connections= here)"
+        ))),
         SqlState::PROTOCOL_VIOLATION if message.contains("startup parameter") => {
             Fault::Told(pooler("it does not pass settings of the session on"))
         }
         _ => Fault::Told(unknown(error, during)),
     }
+}
+
+/// A server without a certificate that we trust will not get one by asking again.
+fn untrusted(error: &tokio_postgres::Error) -> Option<Error> {
+    let cause = std::error::Error::source(error)?;
+    let told = cause.to_string();
+    let is_bad = match cause.downcast_ref::<std::io::Error>() {
+        Some(cause) => cause.kind() == std::io::ErrorKind::InvalidData,
+        None => told.contains("does not support TLS"),
+    };
+    (is_bad && error.to_string().contains("TLS")).then(|| Error::Denied {
+        backend: BACKEND,
+        what: format!(
+            "the server is not trusted: {told}; give it a certificate for the name in the URL, name its authority with \
+             ca=FILE, or ask for plain text with tls=off"
+        ),
+    })
 }
 
 /// Something stands between us and the server that hands sessions about (bug 74).
@@ -96,7 +117,7 @@ fn unknown(error: tokio_postgres::Error, during: &str) -> Error {
     Error::Unreachable {
         backend: BACKEND,
         during,
-        source: Some(Arc::new(error)),
+        source: error.as_db_error().is_none().then(|| Arc::new(error) as _),
     }
 }
 

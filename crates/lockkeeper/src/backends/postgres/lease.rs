@@ -278,7 +278,7 @@ fn pause(attempt: u32) -> Duration {
     let mut random = [0; 2];
     let _even_is_fine = getrandom::fill(&mut random);
     let longest = 200 << attempt.min(7);
-    Duration::from_micros(u64::from(u16::from_ne_bytes(random)) * longest >> 16)
+    Duration::from_micros((u64::from(u16::from_ne_bytes(random)) * longest) >> 16)
 }
 
 /// The claim as columns; of none, columns that are not used.

@@ -53,6 +53,10 @@ pub(super) struct SessionBackend {
     pub(super) place: String,
 }
 
+/// The task of each claim.
+type Tasks = HashMap<(Name, ClaimId), mpsc::UnboundedSender<Command>>;
+type Inbox = mpsc::UnboundedReceiver<Command>;
+
 /// What the claims' tasks share.
 #[derive(Debug)]
 pub(super) struct House {
@@ -61,7 +65,7 @@ pub(super) struct House {
     pub(super) links: Links,
     pub(super) bell: Bell,
     pub(super) spare: Mutex<Vec<Seat>>,
-    pub(super) seated: Mutex<HashMap<(Name, ClaimId), mpsc::UnboundedSender<Command>>>,
+    pub(super) seated: Mutex<Tasks>,
 }
 
 /// What a claim's task is asked; an answer that never comes means that the claim is gone.
@@ -73,7 +77,7 @@ pub(super) enum Command {
 }
 
 impl House {
-    fn seated(&self) -> MutexGuard<'_, HashMap<(Name, ClaimId), mpsc::UnboundedSender<Command>>> {
+    fn seated(&self) -> MutexGuard<'_, Tasks> {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,125 +147,144 @@ enum Event {
     LeaseOver,
 }
 
+/// Whether a claim's task goes on after an event.
+enum Next {
+    GoOn,
+    /// The connection ends, and with it whatever the claim has.
+    End,
+    /// The claim is out, and its connection may serve another.
+    Keep,
+}
+
 /// The life of a claim, from asking for the lock to the end of its connection or its return.
 async fn sit(
     house: Weak<House>,
     claim: Claim,
     entry: Entry,
-    (mut inbox, told): (
-        mpsc::UnboundedReceiver<Command>,
-        oneshot::Sender<Result<Standing, Error>>,
-    ),
+    (mut inbox, told): (Inbox, oneshot::Sender<Result<Standing, Error>>),
 ) {
     let Some(strong) = house.upgrade() else {
         return;
     };
-    let key = (claim.name.clone(), claim.id);
-    let clock = strong.clock.clone();
+    let (key, clock) = ((claim.name.clone(), claim.id), strong.clock.clone());
     let mut ends = clock.now() + claim.lease;
-    let patience = Question::within(claim.lease, "asking for a lock").patience;
-    let entering = async {
-        let mut seat = strong.seat().await?;
-        let seated = seat.enter(&claim, entry).await?;
-        Ok::<_, Error>((seat, seated))
-    };
-    let entered = match timeout(2 * patience, entering).await {
-        Ok(entered) => entered,
-        Err(_) => Err(silent("asking for a lock", 2 * patience)),
-    };
-    let lease = claim.lease;
-    let sitter = match entered {
-        Err(error) => Err(Err(error)),
-        Ok((seat, Seated::NotEntered)) => {
-            strong.keep(seat);
-            Err(Ok(Standing::Gone))
-        }
-        Ok((seat, Seated::Holds(order))) => Ok(Sitter {
-            claim,
-            seat,
-            holds: Some(order),
-            waiting: None,
-        }),
-        Ok((seat, Seated::Waits)) => {
-            let waiting = Some(seat.wait(&claim));
-            Ok(Sitter {
-                claim,
-                seat,
-                holds: None,
-                waiting,
-            })
-        }
-    };
-    let mut sitter = match sitter {
-        Ok(sitter) => sitter,
-        Err(answer) => {
+    let mut sitter = match Sitter::enter(&strong, claim, entry).await {
+        Ok(Some(sitter)) => sitter,
+        not_entered => {
             strong.seated().remove(&key);
-            let _nobody_asks = told.send(answer);
+            let _nobody_asks = told.send(not_entered.map(|_| Standing::Gone));
             return;
         }
     };
-    let standing = match sitter.holds {
-        Some(order) => Ok(Standing::Holds {
-            order,
-            lease_left: lease,
-        }),
+    let lease = sitter.claim.lease;
+    let _nobody_asks = told.send(match sitter.holds {
+        Some(order) => Ok(holds(order, lease)),
         None => sitter.stand(&strong, lease).await,
-    };
-    let _nobody_asks = told.send(standing);
+    });
+    // Whoever gives up the keeper gives up its claims.
     drop(strong);
     loop {
         let event = sitter.next(&mut inbox, clock.sleep_until(ends)).await;
-        let Some(house) = house.upgrade() else { return };
-        match event {
-            Event::Asked(Some(Command::Renew(lease, told))) => {
-                ends = clock.now() + lease;
-                let standing = sitter.renew(&house, lease).await;
-                let gone = matches!(standing, Ok(Standing::Gone));
-                let _nobody_asks = told.send(standing);
-                if !gone {
-                    continue;
-                }
-            }
-            Event::Asked(Some(Command::Downgrade(lease, told))) => {
-                ends = clock.now() + lease;
-                let standing = sitter.downgrade(&house, lease).await;
-                let go_on = matches!(
-                    standing,
-                    Ok(Standing::Holds { .. } | Standing::Waits { .. })
-                );
-                let _nobody_asks = told.send(standing);
-                if go_on {
-                    continue;
-                }
-            }
-            Event::Asked(Some(Command::Release(told))) => {
-                house.seated().remove(&key);
-                let _nobody_asks = told.send(sitter.release(&house).await);
-                return;
-            }
-            Event::Granted(Ok(Some(order))) => {
-                sitter.holds = Some(order);
-                house.bell.ring(Wake::Holds {
-                    claim: key.1,
-                    order,
-                });
-                continue;
-            }
-            Event::Granted(_) | Event::Closed => house.bell.ring(Wake::Look(key.1)),
-            Event::Asked(None) | Event::LeaseOver => {}
+        let Some(house) = house.upgrade() else {
+            return;
+        };
+        if let Event::Asked(Some(Command::Renew(lease, _) | Command::Downgrade(lease, _))) = &event
+        {
+            ends = clock.now() + *lease;
         }
-        house.seated().remove(&key);
-        sitter.end(&house).await;
-        return;
+        match sitter.live(&house, event).await {
+            Next::GoOn => {}
+            Next::Keep => return house.keep(sitter.seat),
+            Next::End => {
+                house.seated().remove(&key);
+                return sitter.end(&house).await;
+            }
+        }
     }
 }
 
+/// Tells the standing; a claim that is gone ends.
+fn answer(
+    standing: Result<Standing, Error>,
+    told: oneshot::Sender<Result<Standing, Error>>,
+) -> Next {
+    let gone = matches!(standing, Ok(Standing::Gone));
+    let _nobody_asks = told.send(standing);
+    if gone { Next::End } else { Next::GoOn }
+}
+
+fn holds(order: u64, lease_left: Duration) -> Standing {
+    Standing::Holds { order, lease_left }
+}
+
 impl Sitter {
-    async fn next(
-        &mut self,
-        inbox: &mut mpsc::UnboundedReceiver<Command>,
-        lease_over: impl Future<Output = ()>,
-    ) -> Event {
+    /// Takes a seat and asks for the lock; nothing if the claim would have to wait and must not.
+    async fn enter(house: &House, claim: Claim, entry: Entry) -> Result<Option<Self>, Error> {
+        let patience = 2 * Question::within(claim.lease, "asking for a lock").patience;
+        let entering = async {
+            let mut seat = house.seat().await?;
+            let seated = seat.enter(&claim, entry).await?;
+            Ok::<_, Error>((seat, seated))
+        };
+        let Ok(entered) = timeout(patience, entering).await else {
+            return Err(silent("asking for a lock", patience));
+        };
+        let (seat, seated) = entered?;
+        let (holds, waiting) = match seated {
+            Seated::NotEntered => {
+                house.keep(seat);
+                return Ok(None);
+            }
+            Seated::Holds(order) => (Some(order), None),
+            Seated::Waits => (None, Some(seat.wait(&claim))),
+        };
+        Ok(Some(Self {
+            claim,
+            seat,
+            holds,
+            waiting,
+        }))
+    }
+
+    async fn live(&mut self, house: &House, event: Event) -> Next {
+        match event {
+            Event::Asked(Some(Command::Renew(lease, told))) => {
+                let standing = self.renew(house, lease).await;
+                answer(standing, told)
+            }
+            Event::Asked(Some(Command::Downgrade(lease, told))) => {
+                let standing = self.downgrade(house, lease).await;
+                match standing {
+                    // Half of it may be done.
+                    Err(_) => {
+                        let _ended = answer(standing, told);
+                        Next::End
+                    }
+                    standing => answer(standing, told),
+                }
+            }
+            Event::Asked(Some(Command::Release(told))) => {
+                let key = (self.claim.name.clone(), self.claim.id);
+                house.seated().remove(&key);
+                let (released, next) = self.release(house).await;
+                let _nobody_asks = told.send(released);
+                next
+            }
+            Event::Granted(Ok(Some(order))) => {
+                self.holds = Some(order);
+                let claim = self.claim.id;
+                house.bell.ring(Wake::Holds { claim, order });
+                Next::GoOn
+            }
+            Event::Granted(_) | Event::Closed => {
+                house.bell.ring(Wake::Look(self.claim.id));
+                Next::End
+            }
+            Event::Asked(None) | Event::LeaseOver => Next::End,
+        }
+    }
+
+    async fn next(&mut self, inbox: &mut Inbox, lease_over: impl Future<Output = ()>) -> Event {
         let waiting = async {
             match &mut self.waiting {
                 Some(waiting) => waiting.await,
@@ -287,10 +310,7 @@ impl Sitter {
         };
         let patience = Question::within(lease, "renewing leases").patience;
         match timeout(patience, self.seat.ping(lease)).await {
-            Ok(Ok(())) => Ok(Standing::Holds {
-                order,
-                lease_left: lease,
-            }),
+            Ok(Ok(())) => Ok(holds(order, lease)),
             // The connection is the lock: without it there is none.
             Ok(Err(_)) => Ok(Standing::Gone),
             Err(_) => Err(silent("renewing leases", patience)),
@@ -316,10 +336,9 @@ impl Sitter {
             };
             self.waiting = None;
             self.holds = granted.ok().flatten();
-            return Ok(self.holds.map_or(Standing::Gone, |order| Standing::Holds {
-                order,
-                lease_left: lease,
-            }));
+            return Ok(self
+                .holds
+                .map_or(Standing::Gone, |order| holds(order, lease)));
         }
         let ahead = usize::try_from(row.get::<_, i64>(1)).unwrap_or_default();
         let theirs = u64::try_from(row.get::<_, Option<i64>>(2).unwrap_or(i64::MAX));
@@ -340,14 +359,10 @@ impl Sitter {
         match timeout(PATIENCE, self.seat.downgrade(&self.claim)).await {
             Ok(Ok(true)) => {
                 self.claim.mode = Mode::Shared;
-                Ok(Standing::Holds {
-                    order,
-                    lease_left: lease,
-                })
+                Ok(holds(order, lease))
             }
-            Ok(_) => Ok(Standing::Gone),
-            // Nobody knows what the session holds now, so it must end.
-            Err(_) => Ok(Standing::Gone),
+            // Without the row it was broken; else nobody knows what the session holds now, so it must end.
+            Ok(_) | Err(_) => Ok(Standing::Gone),
         }
     }
 
@@ -362,10 +377,7 @@ impl Sitter {
         match self.seat.enter(&self.claim, Entry::Queue).await? {
             Seated::Holds(order) => {
                 self.holds = Some(order);
-                Ok(Standing::Holds {
-                    order,
-                    lease_left: lease,
-                })
+                Ok(holds(order, lease))
             }
             _ => {
                 self.waiting = Some(self.seat.wait(&self.claim));
@@ -374,22 +386,15 @@ impl Sitter {
         }
     }
 
-    async fn release(mut self, house: &House) -> Result<Released, Error> {
+    async fn release(&mut self, house: &House) -> (Result<Released, Error>, Next) {
         if self.holds.is_none() {
-            return self.leave_line(house).await;
+            return (self.leave_line(house).await, Next::End);
         }
         match timeout(PATIENCE, self.seat.release(&self.claim)).await {
-            Ok(Ok(true)) => {
-                house.keep(self.seat);
-                Ok(Released::Freed)
-            }
-            // Not there, or unknown: what the seat may hold ends with it.
-            Ok(Ok(false)) => Ok(Released::Gone),
-            Ok(Err(_)) | Err(_) => {
-                drop(self.seat);
-                house.strike(&self.claim).await?;
-                Ok(Released::Gone)
-            }
+            Ok(Ok(true)) => (Ok(Released::Freed), Next::Keep),
+            Ok(Ok(false)) => (Ok(Released::Gone), Next::End),
+            // What the server still has for this connection it frees when it notices its end.
+            Ok(Err(_)) | Err(_) => (Err(unreachable("releasing a lock")), Next::End),
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) fn of(tables: &str, name: &Name) -> i64 {
     let text = format!("{tables}\0{}", name.as_str());
     let digest = digest(&SHA256, text.as_bytes());
     let bytes = digest.as_ref().iter().take(8);
-    bytes.fold(0, |key, byte| key << 8 | i64::from(*byte))
+    bytes.fold(0, |key, byte| (key << 8) | i64::from(*byte))
 }
 
 /// What is said when another name has the same key.
