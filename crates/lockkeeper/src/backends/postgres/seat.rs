@@ -49,6 +49,8 @@ pub(super) struct Seat {
     statements: Vec<Statement>,
     driver: JoinHandle<()>,
     config: Config,
+    /// The server's process for it, once a claim has entered.
+    session: i32,
     /// After so long without a word the server ends the session.
     idle_limit: Duration,
 }
@@ -76,6 +78,7 @@ impl Seat {
             statements,
             driver,
             config: config.clone(),
+            session: 0,
             idle_limit: Duration::ZERO,
         };
         match statements {
@@ -85,6 +88,11 @@ impl Seat {
                 Err(fault.into())
             }
         }
+    }
+
+    /// The server's process for the claim that sits here.
+    pub(super) fn session(&self) -> i32 {
+        self.session
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -124,6 +132,9 @@ impl Seat {
             }
             answer => answer.map_err(|error| Error::from(sort(error, "asking for a lock")))?,
         };
+        if let Some(row) = &answer {
+            self.session = row.get(2);
+        }
         Ok(match answer {
             None => Seated::NotEntered,
             Some(row) if row.get(1) => Seated::Holds(order(row.get(0))),

@@ -57,6 +57,9 @@ pub(super) struct SessionBackend {
 type Tasks = HashMap<(Name, ClaimId), mpsc::UnboundedSender<Command>>;
 type Inbox = mpsc::UnboundedReceiver<Command>;
 
+/// Between two attempts to end what the server does for a claim.
+const CANCEL_AGAIN: Duration = Duration::from_millis(50);
+
 /// What the claims' tasks share.
 #[derive(Debug)]
 pub(super) struct House {
@@ -79,6 +82,15 @@ pub(super) enum Command {
 impl House {
     fn seated(&self) -> MutexGuard<'_, Tasks> {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A task ends: it takes its own entry away, and not that of the same claim that entered anew.
+    fn leave(&self, key: &(Name, ClaimId), own: &mpsc::WeakUnboundedSender<Command>) {
+        let mut seated = self.seated();
+        let (listed, own) = (seated.get(key), own.upgrade());
+        if own.is_some_and(|own| listed.is_some_and(|listed| own.same_channel(listed))) {
+            seated.remove(key);
+        }
     }
 
     fn spare(&self) -> MutexGuard<'_, Vec<Seat>> {
@@ -120,13 +132,14 @@ impl House {
     }
 
     /// Takes away the row of a claim whose session has ended.
-    async fn strike(&self, claim: &Claim) -> Result<(), Error> {
+    async fn strike(&self, claim: &Claim, session: i32) -> Result<(), Error> {
         let question = Question {
             during: "releasing a lock",
             patience: PATIENCE,
         };
         let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
-        self.ask(STRIKE, &[&text, &id], question).await.map(drop)
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&text, &id, &session];
+        self.ask(STRIKE, &values, question).await.map(drop)
     }
 }
 
@@ -162,6 +175,7 @@ async fn sit(
     claim: Claim,
     entry: Entry,
     (mut inbox, told): (Inbox, oneshot::Sender<Result<Standing, Error>>),
+    own: mpsc::WeakUnboundedSender<Command>,
 ) {
     let Some(strong) = house.upgrade() else {
         return;
@@ -196,7 +210,7 @@ async fn sit(
             Next::GoOn => {}
             Next::Keep => return house.keep(sitter.seat),
             Next::End => {
-                house.seated().remove(&key);
+                house.leave(&key, &own);
                 return sitter.end(&house).await;
             }
         }
@@ -371,8 +385,9 @@ impl Sitter {
         let seat = house.seat().await?;
         self.waiting = None;
         self.seat.cancel().await;
+        let session = self.seat.session();
         self.seat = seat;
-        house.strike(&self.claim).await?;
+        house.strike(&self.claim, session).await?;
         self.claim.mode = Mode::Shared;
         match self.seat.enter(&self.claim, Entry::Queue).await? {
             Seated::Holds(order) => {
@@ -400,11 +415,19 @@ impl Sitter {
 
     /// A claim that waits goes: the server is told to stop waiting, and the seat is closed whatever it answers.
     async fn leave_line(&mut self, house: &House) -> Result<Released, Error> {
-        self.seat.cancel().await;
-        if let Some(waiting) = self.waiting.take() {
-            let _granted_or_not = timeout(PATIENCE, waiting).await;
+        if let Some(mut waiting) = self.waiting.take() {
+            let stops = async {
+                // What is cancelled before it has begun begins nevertheless.
+                loop {
+                    self.seat.cancel().await;
+                    if timeout(CANCEL_AGAIN, &mut waiting).await.is_ok() {
+                        return;
+                    }
+                }
+            };
+            let _granted_or_not = timeout(PATIENCE, stops).await;
         }
-        house.strike(&self.claim).await?;
+        house.strike(&self.claim, self.seat.session()).await?;
         Ok(Released::Freed)
     }
 
@@ -413,9 +436,9 @@ impl Sitter {
         if self.waiting.take().is_some() {
             self.seat.cancel().await;
         }
-        let claim = self.claim;
+        let (claim, session) = (self.claim, self.seat.session());
         drop(self.seat);
-        let _whoever_passes_by_does_it = house.strike(&claim).await;
+        let _whoever_passes_by_does_it = house.strike(&claim, session).await;
     }
 }
 
@@ -464,6 +487,7 @@ impl Backend for SessionBackend {
         }
         let (sender, inbox) = mpsc::unbounded_channel();
         let (told, answer) = oneshot::channel();
+        let own;
         {
             let mut seated = self.house.seated();
             let most = self.house.config.shared.connections;
@@ -476,10 +500,11 @@ impl Backend for SessionBackend {
                     ),
                 });
             }
+            own = sender.downgrade();
             seated.insert((claim.name.clone(), claim.id), sender);
         }
         let house = Arc::downgrade(&self.house);
-        tokio::spawn(sit(house, claim.clone(), entry, (inbox, told)));
+        tokio::spawn(sit(house, claim.clone(), entry, (inbox, told), own));
         match answer.await {
             Ok(standing) => standing,
             Err(_) => Err(unreachable("asking for a lock")),

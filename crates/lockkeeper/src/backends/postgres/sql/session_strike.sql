@@ -1,3 +1,4 @@
--- $1 name, $2 id. Takes the row of a claim away whose session has ended, and those of others whose session has.
+-- $1 name, $2 id, $3 process of its session in the server. Takes the row of a claim away whose session has ended, and
+-- those of others whose session has. The same claim may have entered anew, in another session.
 DELETE FROM @claims c
-WHERE c.name = $1 AND (c.id = $2 OR c.session_pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity)))
+WHERE c.name = $1 AND (c.id = $2 AND c.session_pid = $3::integer OR c.session_pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity)))
