@@ -19,7 +19,7 @@ use crate::backends::{redis, redlock};
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use upkeep::{Swept, Upkeep};
 
 /// Opens the backend that the URL names.
@@ -108,8 +108,11 @@ const SCHEMES: &[&str] = &[
     "memory:",
 ];
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod upkeep {
+    #[cfg(feature = "mysql")]
+    use crate::backends::mysql;
+    #[cfg(feature = "postgres")]
     use crate::backends::postgres;
     use crate::error::Error;
 
@@ -119,6 +122,9 @@ mod upkeep {
 
     #[derive(Debug, Clone)]
     enum Tables {
+        #[cfg(feature = "mysql")]
+        Mysql(mysql::Config),
+        #[cfg(feature = "postgres")]
         Postgres(postgres::Config),
     }
 
@@ -139,6 +145,9 @@ mod upkeep {
         /// [`Error::Invalid`] when the engine keeps no tables, or the URL is wrong.
         pub fn of(url: &str) -> Result<Self, Error> {
             match url.split_once(':').map(|(scheme, _)| scheme) {
+                #[cfg(feature = "mysql")]
+                Some("mysql") => Ok(Self(Tables::Mysql(mysql::Config::from_url(url)?))),
+                #[cfg(feature = "postgres")]
                 Some("postgres" | "postgresql") => {
                     Ok(Self(Tables::Postgres(postgres::Config::from_url(url)?)))
                 }
@@ -152,6 +161,9 @@ mod upkeep {
         /// The statements that make the tables, with the rights that users of them need.
         pub fn script(&self) -> String {
             match &self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(config) => mysql::script(config),
+                #[cfg(feature = "postgres")]
                 Tables::Postgres(config) => postgres::script(config),
             }
         }
@@ -166,6 +178,9 @@ mod upkeep {
         /// Cancel safe: it is done whole or not at all.
         pub async fn init(&self) -> Result<(), Error> {
             match &self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(config) => mysql::init(config).await,
+                #[cfg(feature = "postgres")]
                 Tables::Postgres(config) => postgres::init(config).await,
             }
         }
@@ -179,6 +194,12 @@ mod upkeep {
         /// Cancel safe: it goes list by list.
         pub async fn gc(&self) -> Result<Swept, Error> {
             match &self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(config) => {
+                    let claims = mysql::gc(config).await?;
+                    Ok(Swept { claims, names: 0 })
+                }
+                #[cfg(feature = "postgres")]
                 Tables::Postgres(config) => {
                     let (claims, names) = postgres::gc(config).await?;
                     Ok(Swept { claims, names })

@@ -39,7 +39,7 @@ mod primitives;
 mod readme;
 pub mod rule;
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use connect::{Swept, Upkeep};
 pub use error::{Error, LostReason};
 pub use guarantees::Purpose;

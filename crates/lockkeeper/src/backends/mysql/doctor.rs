@@ -137,6 +137,9 @@ fn undurable(variables: &HashMap<String, String>) -> Option<&'static str> {
     if !is("innodb_flush_log_at_trx_commit", "1") {
         return Some("innodb_flush_log_at_trx_commit is not 1");
     }
+    if !is("log_bin", "OFF") && !is("sync_binlog", "1") {
+        return Some("the binary log is on and sync_binlog is not 1");
+    }
     if is("innodb_doublewrite", "OFF") {
         return Some("innodb_doublewrite is off");
     }
