@@ -17,7 +17,8 @@ pub(crate) struct Args {
     /// `local:` keeps them in your own directory on this machine, without a server; `local:/DIR` in a
     /// directory that you share with others. On servers: `redis://HOST`, `redis+sentinel://H1,H2/MASTER`,
     /// `redis+cluster://H1,H2`, `redlock://H1,H2,H3`, `etcd://H1,H2,H3`, `zookeeper://H1,H2,H3/PATH`,
-    /// `postgres://HOST/DATABASE`. A URL with a password belongs into the environment, not on the command line, which others can read.
+    /// `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`. A URL with a password belongs into the environment, not on
+    /// the command line, which others can read.
     #[arg(
         long,
         global = true,

@@ -140,6 +140,29 @@ fn on_postgres() {
     nobody_at(&format!("postgres://lk:hunter2@{address}/postgres"));
 }
 
+// proves: U2, U3, L8, F1, S1
+#[test]
+fn on_mysql() {
+    let mariadb = testbed::MariaDb::start().unwrap();
+    a_day_on("mysql", &mariadb.url());
+    a_day_on("mysql", &format!("{}?mode=session", mariadb.url()));
+    let place = Place::on(&format!("{}?create=no&prefix=other", mariadb.url()));
+    let refused = place.run(&["ls"]);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    let printed = place.run(&["init", "--print"]);
+    assert!(printed.stdout.contains("CREATE TABLE"), "{printed:?}");
+    assert!(printed.stdout.contains("GRANT"), "{printed:?}");
+    for _ in 0..2 {
+        assert_eq!(place.run(&["init"]).code, 0);
+    }
+    assert_eq!(place.run(&["run", "n", "--", "true"]).code, 0);
+    let swept = place.run(&["gc"]);
+    assert!(swept.stdout.contains("0 claims"), "{swept:?}");
+    mariadb.server().kill().unwrap();
+    let address = mariadb.address();
+    nobody_at(&format!("mysql://lk:hunter2@{address}/mysql"));
+}
+
 // proves: S1
 #[test]
 fn an_operator_makes_tables_and_sweeps_them() {

@@ -108,6 +108,8 @@ const SCHEMES: &[&str] = &[
 ];
 
 mod upkeep {
+    #[cfg(feature = "mysql")]
+    use crate::backends::mysql;
     #[cfg(feature = "postgres")]
     use crate::backends::postgres;
     use crate::error::Error;
@@ -118,6 +120,8 @@ mod upkeep {
 
     #[derive(Debug, Clone)]
     enum Tables {
+        #[cfg(feature = "mysql")]
+        Mysql(mysql::Config),
         #[cfg(feature = "postgres")]
         Postgres(postgres::Config),
     }
@@ -139,6 +143,8 @@ mod upkeep {
         /// [`Error::Invalid`] when the engine keeps no tables, or the URL is wrong.
         pub fn of(url: &str) -> Result<Self, Error> {
             match url.split_once(':').map(|(scheme, _)| scheme) {
+                #[cfg(feature = "mysql")]
+                Some("mysql") => Ok(Self(Tables::Mysql(mysql::Config::from_url(url)?))),
                 #[cfg(feature = "postgres")]
                 Some("postgres" | "postgresql") => {
                     Ok(Self(Tables::Postgres(postgres::Config::from_url(url)?)))
@@ -154,6 +160,8 @@ mod upkeep {
         pub fn script(&self) -> String {
             // By place, not by reference: without any such engine there is nothing to match.
             match self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(ref config) => mysql::script(config),
                 #[cfg(feature = "postgres")]
                 Tables::Postgres(ref config) => postgres::script(config),
             }
@@ -170,6 +178,8 @@ mod upkeep {
         pub async fn init(&self) -> Result<(), Error> {
             // By place, not by reference: without any such engine there is nothing to match.
             match self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(ref config) => mysql::init(config).await,
                 #[cfg(feature = "postgres")]
                 Tables::Postgres(ref config) => postgres::init(config).await,
             }
@@ -185,6 +195,11 @@ mod upkeep {
         pub async fn gc(&self) -> Result<Swept, Error> {
             // By place, not by reference: without any such engine there is nothing to match.
             match self.0 {
+                #[cfg(feature = "mysql")]
+                Tables::Mysql(ref config) => {
+                    let claims = mysql::gc(config).await?;
+                    Ok(Swept { claims, names: 0 })
+                }
                 #[cfg(feature = "postgres")]
                 Tables::Postgres(ref config) => {
                     let (claims, names) = postgres::gc(config).await?;

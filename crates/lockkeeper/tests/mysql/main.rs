@@ -2,6 +2,7 @@
 
 mod faults;
 mod network;
+mod pooler;
 mod roles;
 mod security;
 mod servers;

@@ -170,7 +170,7 @@ async fn long_names_are_locks_of_their_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_claims_than_connections_are_refused() {
     let corner = Corner::session(server().address());
-    let url = format!("{}&sessions=3", corner.url());
+    let url = format!("{}&connections=3", corner.url());
     let keeper = lockkeeper::Keeper::connect(&url).await.unwrap();
     let mut guards = Vec::new();
     for name in ["a", "b", "c"] {
@@ -178,7 +178,7 @@ async fn more_claims_than_connections_are_refused() {
     }
     let refused = keeper.lock("d").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");
-    assert!(refused.to_string().contains("sessions"), "{refused}");
+    assert!(refused.to_string().contains("connections=N"), "{refused}");
     for guard in guards {
         guard.release().await.unwrap();
     }

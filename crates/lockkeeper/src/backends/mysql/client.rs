@@ -14,12 +14,16 @@ use super::faults::{Fault, silent, sort, unreachable};
 
 /// How long connecting may take, and a job on a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Making tables takes longer on a busy machine.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a job is begun anew that others were in the way of.
 const TRIES: u32 = 20;
 
 /// A few connections to one server, made when they are needed.
 pub(super) struct Client {
     opts: Opts,
+    /// How long a job on a connection may take.
+    patience: Duration,
     turns: Semaphore,
     idle: Mutex<Vec<Conn>>,
 }
@@ -42,8 +46,17 @@ impl Client {
     pub(super) fn new(opts: Opts, connections: usize) -> Self {
         Self {
             opts,
+            patience: PATIENCE,
             turns: Semaphore::new(connections),
             idle: Mutex::default(),
+        }
+    }
+
+    /// For what takes its time, and nobody waits for a lock meanwhile.
+    pub(super) fn patient(self) -> Self {
+        Self {
+            patience: LONG_PATIENCE,
+            ..self
         }
     }
 
@@ -115,7 +128,7 @@ impl Client {
             Some(conn) => conn,
             None => self.open(during).await?,
         };
-        match timeout(PATIENCE, job(&mut conn)).await {
+        match timeout(self.patience, job(&mut conn)).await {
             Ok(Ok(answer)) => {
                 self.idle().push(conn);
                 Ok(answer)
@@ -133,7 +146,7 @@ impl Client {
             }
             Err(_) => {
                 shut(conn).await;
-                Err(Fault::Told(silent(during, PATIENCE)))
+                Err(Fault::Told(silent(during, self.patience)))
             }
         }
     }

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
-use crate::backends::sql::config::{self as shared, Kind, wrong};
+use crate::backends::sql::config::{self as shared, Kind};
 use crate::backends::url::Url;
 use crate::error::Error;
 
 const PORT: u16 = 3306;
-/// The most claims of one keeper in session mode, where the URL does not say it.
-const SESSIONS: usize = 64;
-const MOST_SESSIONS: usize = 10_000;
+/// The connections for statements that are no claim's own, in session mode.
+const COMMON_CONNECTIONS: usize = 4;
 /// A silent peer is asked whether it is there after this time.
 const SILENCE: Duration = Duration::from_secs(3);
 /// What every connection of ours looks like, whatever the server's own settings are: no time zone has any effect, nothing is
@@ -25,8 +24,6 @@ const SETTINGS: &str = "SET NAMES utf8mb4; \
 #[derive(Debug, Clone)]
 pub struct Config {
     pub(super) shared: shared::Config,
-    /// The most claims of one keeper in session mode: each has a connection.
-    pub(super) sessions: usize,
 }
 
 impl Config {
@@ -37,8 +34,7 @@ impl Config {
     /// | `mode=lease`, `mode=session` | rows with an end, or the server's own locks | `lease` |
     /// | `prefix=NAME` | how the names of the tables begin | `lockkeeper`, or `lockkeeper_session` |
     /// | `create=no` | missing tables are refused, not made | they are made, where that is allowed |
-    /// | `connections=N` | the most connections for statements | 4 |
-    /// | `sessions=N` | session mode: the most claims of one keeper; each has a connection | 64 |
+    /// | `connections=N` | the most connections for statements; in session mode, the most claims of one keeper | 4; 64 |
     /// | `tls=on`, `tls=off` | TLS, or plain text | TLS, unless the host is this machine |
     /// | `ca=FILE` | trust these authorities (PEM) | the system's |
     /// | `password-file=FILE` | the password is the first line of this file | |
@@ -61,18 +57,8 @@ impl Config {
             let cure = "the mysql:// URL names no database: write mysql://host/database";
             return Err(Error::invalid(cure));
         }
-        let sessions = url.setting("sessions")?;
-        let sessions = match sessions.as_deref().map(str::parse::<usize>) {
-            None => SESSIONS,
-            Some(Ok(number)) if (1..=MOST_SESSIONS).contains(&number) => number,
-            Some(_) => {
-                let expected = format!("a number from 1 to {MOST_SESSIONS}");
-                let found = sessions.unwrap_or_default();
-                return Err(wrong("sessions", &found, &expected));
-            }
-        };
-        url.nothing_left(&format!("sessions, {}", shared::KNOWN))?;
-        Ok(Self { shared, sessions })
+        url.nothing_left(shared::KNOWN)?;
+        Ok(Self { shared })
     }
 
     /// Where the locks live, without secrets.
@@ -89,6 +75,15 @@ impl Config {
     pub(super) fn statement(&self, template: &str) -> String {
         let kind = template.replace("@kind", self.shared.kind.as_str());
         kind.replace('@', &format!("{}_", self.shared.prefix))
+    }
+
+    /// The most connections for statements that are no claim's own.
+    pub(super) fn common(&self) -> usize {
+        if self.is_session() {
+            COMMON_CONNECTIONS
+        } else {
+            self.shared.connections
+        }
     }
 
     pub(super) fn is_session(&self) -> bool {
@@ -128,10 +123,10 @@ mod tests {
 
     #[test]
     fn the_whole_url() {
-        let url = "mysql://me:hush@h/db?mode=session&prefix=team&tls=off&sessions=9";
+        let url = "mysql://me:hush@h/db?mode=session&prefix=team&tls=off";
         let config = Config::from_url(url).unwrap();
         let place = "mysql://h:3306/db?mode=session&prefix=team";
-        assert_eq!((config.place().as_str(), config.sessions), (place, 9));
+        assert_eq!(config.place(), place);
         assert_eq!(
             config.statement("FROM @claims '@kind'"),
             "FROM team_claims 'session'"
@@ -159,8 +154,6 @@ mod tests {
             "mysql://u:hush@h/",
             "mysql://u:hush@h/a`b",
             "mysql://u:hush@h1,h2/d",
-            "mysql://u:hush@h/d?sessions=0",
-            "mysql://u:hush@h/d?sessions=many",
             "mysql://u:hush@h/d?ssl-mode=disabled",
             "mariadb://u:hush@h/d",
         ] {

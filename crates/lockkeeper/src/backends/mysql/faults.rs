@@ -37,11 +37,11 @@ impl From<Error> for Fault {
 pub(super) fn sort(error: mysql_async::Error, during: &str) -> Fault {
     match error {
         mysql_async::Error::Server(told) => sort_told(told, during),
-        mysql_async::Error::Io(mysql_async::IoError::Tls(tls)) => Fault::Told(Error::Denied {
+        mysql_async::Error::Io(error) if is_about_trust(&error) => Fault::Told(Error::Denied {
             backend: BACKEND,
             what: format!(
-                "the server's certificate is not trusted, or it does not speak TLS ({tls}); name its authority \
-                 with ca=FILE, or ask for plain text with tls=off"
+                "the server's certificate is not trusted ({error}); name its authority with ca=FILE, and the host as \
+                 the certificate does"
             ),
         }),
         mysql_async::Error::Driver(mysql_async::DriverError::NoClientSslFlagFromServer) => {
@@ -52,6 +52,16 @@ pub(super) fn sort(error: mysql_async::Error, during: &str) -> Fault {
             })
         }
         other => Fault::Told(unknown(other, during)),
+    }
+}
+
+/// Whether it is the server's certificate that is wrong, and not the line.
+fn is_about_trust(error: &mysql_async::IoError) -> bool {
+    match error {
+        mysql_async::IoError::Tls(_) => true,
+        mysql_async::IoError::Io(error) => error
+            .get_ref()
+            .is_some_and(|inner| inner.is::<rustls::Error>()),
     }
 }
 
@@ -68,8 +78,8 @@ fn sort_told(told: ServerError, during: &str) -> Fault {
         why: format!("{message} while {during}; {cure}"),
     };
     match told.code {
-        // Waited too long for a row, deadlock, changed since it was read: rolled back.
-        1205 | 1213 | 1020 => Fault::Again(unknown(mysql_async::Error::Server(told), during)),
+        // A deadlock, or changed since it was read: rolled back, and soon over.
+        1213 | 1020 => Fault::Again(unknown(mysql_async::Error::Server(told), during)),
         1146 | 1054 => Fault::NoTables(refused(
             "the tables of this URL are missing or not lockkeeper's: run `lockkeeper init --on URL` as a user who may \
              make them",
@@ -144,7 +154,7 @@ mod tests {
     #[test]
     fn each_error_has_an_outcome_and_the_default_is_unknown() {
         for (code, kind) in [
-            (1205, "again"),
+            (1205, "unknown"),
             (1213, "again"),
             (1146, "no tables"),
             (1142, "denied"),

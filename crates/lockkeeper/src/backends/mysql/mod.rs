@@ -32,7 +32,6 @@
 //!   Backward, leases last no longer than their length. Session mode is not touched by it.
 //! - Galera is refused: its members keep their locks each for itself. In session mode a proxy that hands
 //!   connections about is refused too.
-//! - Lock-delay is not offered.
 
 mod client;
 mod config;
@@ -74,11 +73,11 @@ const BACKEND: &str = "mysql";
 /// # Cancel safety
 /// Cancel safe: a dropped call leaves no connection.
 pub async fn connect(config: &Config, clock: Clock) -> Result<Arc<dyn Backend>, Error> {
-    let client = Arc::new(Client::new(config.client(), config.shared.connections));
+    let client = Arc::new(Client::new(config.client(), config.common()));
     let examined = doctor::examine(&client, config).await?;
     match doctor::check_tables(&client, config).await {
         Err(Fault::NoTables(_)) if config.shared.create => {
-            schema::make(&client, config).await?;
+            schema::make(config).await?;
             doctor::check_tables(&client, config).await?;
         }
         told => told?,

@@ -25,7 +25,7 @@ pub fn script(config: &Config) -> String {
 pub async fn init(config: &Config) -> Result<(), Error> {
     let client = Arc::new(Client::new(config.client(), 1));
     doctor::examine(&client, config).await?;
-    make(&client, config).await?;
+    make(config).await?;
     Ok(doctor::check_tables(&client, config).await?)
 }
 
@@ -38,7 +38,7 @@ pub async fn init(config: &Config) -> Result<(), Error> {
 /// # Cancel safety
 /// Cancel safe: it goes on by itself, and may be done again.
 pub async fn gc(config: &Config) -> Result<u64, Error> {
-    let client = Arc::new(Client::new(config.client(), 1));
+    let client = Arc::new(Client::new(config.client(), 1).patient());
     doctor::check_tables(&client, config).await?;
     let sweep = if config.is_session() {
         "DELETE FROM @claims WHERE COALESCE(IS_USED_LOCK(wait_lock), 0) <> connection"
@@ -51,7 +51,8 @@ pub async fn gc(config: &Config) -> Result<u64, Error> {
 }
 
 /// Makes the tables. Of several who do so at once each finds what the others made.
-pub(super) async fn make(client: &Arc<Client>, config: &Config) -> Result<(), Fault> {
+pub(super) async fn make(config: &Config) -> Result<(), Fault> {
+    let client = Arc::new(Client::new(config.client(), 1).patient());
     let packet = config.statement(&fill(&tables(config), &[]));
     client.ask("making the tables", packet).await.map(drop)
 }

@@ -100,12 +100,12 @@ impl Session {
         if let Some(known) = known.filter(|known| known.renewed(shared.clock.now(), claim.lease)) {
             return Ok((known.clone(), true));
         }
-        let most = shared.config.sessions;
+        let most = shared.config.shared.connections;
         if claims.len() >= most {
             return Err(Error::Refused {
                 backend: BACKEND,
                 why: format!(
-                    "{most} claims of this keeper hold or wait, each on a connection of its own; raise sessions=N in the \
+                    "{most} claims of this keeper hold or wait, each on a connection of its own; raise connections=N in the \
                      URL if the server has more connections, or use mode=lease"
                 ),
             });
