@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::Clock;
 
 const BEAT: Duration = Duration::from_millis(5);
 /// A sixth of the shortest lease that the engines' laws run with.
@@ -23,13 +25,14 @@ impl Metronome {
         let (gap, end) = (longest.clone(), over.clone());
         // Without a thread no beat is late: every verdict counts.
         let _beating = thread::Builder::new().spawn(move || {
-            let mut last = Instant::now();
+            let clock = Clock::system();
+            let mut last = clock.now();
             while !end.load(Ordering::Relaxed) {
                 thread::sleep(BEAT);
-                let late = last.elapsed().saturating_sub(BEAT);
+                let late = (clock.now() - last).saturating_sub(BEAT);
                 let late = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
                 gap.fetch_max(late, Ordering::Relaxed);
-                last = Instant::now();
+                last = clock.now();
             }
         });
         Self { longest, over }

@@ -11,11 +11,14 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::faults::{Fault, silent, sort, unreachable};
+use crate::lifecycle::deadline::{Clock, Moment};
 
 /// How long connecting may take, and a job on a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Making tables takes longer on a busy machine.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// Half of what the server allows.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often a job is begun anew that others were in the way of.
 const TRIES: u32 = 20;
 
@@ -25,7 +28,9 @@ pub(super) struct Client {
     /// How long a job on a connection may take.
     patience: Duration,
     turns: Semaphore,
-    idle: Mutex<Vec<Conn>>,
+    clock: Clock,
+    /// Each with the time since when it rests.
+    idle: Mutex<Vec<(Conn, Moment)>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -48,6 +53,8 @@ impl Client {
             opts,
             patience: PATIENCE,
             turns: Semaphore::new(connections),
+            // The server's own time-outs are meant, which no test sets.
+            clock: Clock::system(),
             idle: Mutex::default(),
         }
     }
@@ -123,14 +130,13 @@ impl Client {
         let Ok(Ok(_turn)) = turn else {
             return Err(Fault::Told(silent(during, PATIENCE)));
         };
-        let idle = self.idle().pop();
-        let mut conn = match idle {
+        let mut conn = match self.rested().await {
             Some(conn) => conn,
             None => self.open(during).await?,
         };
         match timeout(self.patience, job(&mut conn)).await {
             Ok(Ok(answer)) => {
-                self.idle().push(conn);
+                self.idle().push((conn, self.clock.now()));
                 Ok(answer)
             }
             Ok(Err(fault)) => {
@@ -138,7 +144,7 @@ impl Client {
                 if fault_of_the_link(&fault) {
                     // The others are of the same age; what they were connected to may be gone.
                     let others = std::mem::take(&mut *self.idle());
-                    for other in others {
+                    for (other, _) in others {
                         shut(other).await;
                     }
                 }
@@ -151,7 +157,20 @@ impl Client {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Conn>> {
+    /// The connection that rests for the shortest time, unless the server is about to end it.
+    async fn rested(&self) -> Option<Conn> {
+        let (conn, since) = self.idle().pop()?;
+        if self.clock.now() - since < LONGEST_REST {
+            return Some(conn);
+        }
+        let others = std::mem::take(&mut *self.idle());
+        for (conn, _) in others.into_iter().chain([(conn, since)]) {
+            shut(conn).await;
+        }
+        None
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Conn, Moment)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

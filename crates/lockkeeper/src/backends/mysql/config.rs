@@ -14,11 +14,13 @@ const COMMON_CONNECTIONS: usize = 4;
 /// A silent peer is asked whether it is there after this time.
 const SILENCE: Duration = Duration::from_secs(3);
 /// What every connection of ours looks like, whatever the server's own settings are: no time zone has any effect, nothing is
-/// cut off silently, a statement sees what was committed before it began, and nothing waits for ever.
+/// cut off silently, a statement sees what was committed before it began, and nothing waits for ever. A
+/// keeper that is stopped in the middle of a change, with a name's rows locked, is not waited for either: the server ends
+/// its connection.
 const SETTINGS: &str = "SET NAMES utf8mb4; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION sql_mode = 'TRADITIONAL,NO_BACKSLASH_ESCAPES', time_zone = '+00:00', autocommit = 1, \
-    innodb_lock_wait_timeout = 4, lock_wait_timeout = 4";
+    innodb_lock_wait_timeout = 4, lock_wait_timeout = 4, wait_timeout = 10";
 
 /// Where the tables are, and how to get there. `Debug` shows no secret.
 #[derive(Debug, Clone)]
@@ -68,7 +70,13 @@ impl Config {
 
     /// The tables, as a part of session keys: the server's locks know no databases.
     pub(super) fn tables(&self) -> String {
-        format!("{}.{}", self.shared.database, self.shared.prefix)
+        // Some servers tell databases apart by case and some do not. Where one does, two that differ by case alone wait for
+        // each other, which is safe.
+        format!(
+            "{}.{}",
+            self.shared.database.to_lowercase(),
+            self.shared.prefix
+        )
     }
 
     /// A statement with the names of these tables in it.
@@ -111,7 +119,7 @@ impl Config {
             .tcp_keepalive(Some(SILENCE))
             // Known here, so that they need not be asked for.
             .max_allowed_packet(Some(16 << 20))
-            .wait_timeout(Some(28_800))
+            .wait_timeout(Some(10))
             .init(vec![SETTINGS])
             .into()
     }

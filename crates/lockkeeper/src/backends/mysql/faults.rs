@@ -61,7 +61,9 @@ fn is_about_trust(error: &mysql_async::IoError) -> bool {
         mysql_async::IoError::Tls(_) => true,
         mysql_async::IoError::Io(error) => error
             .get_ref()
-            .is_some_and(|inner| inner.is::<rustls::Error>()),
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+            // Nothing else is known before anything was asked: a record that cannot be read may stand for an answer.
+            .is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_))),
     }
 }
 

@@ -160,7 +160,7 @@ enum End {
 impl Task {
     async fn run(mut self, entry: Entry) {
         let end = self.live(entry).await;
-        self.shared.over(self.pinned.claim.id);
+        self.shared.over(&self.pinned);
         let (end, outcome) = match end {
             Ok(end) => (end, Ok(())),
             Err(fault) => (End::Lost, Err(Error::from(fault))),
@@ -351,7 +351,7 @@ impl Task {
         order: Option<oneshot::Sender<Result<Released, Error>>>,
     ) -> End {
         let end = self.lost(conn).await;
-        self.shared.over(self.pinned.claim.id);
+        self.shared.over(&self.pinned);
         if let Some(tell) = order {
             let _nobody_listens = tell.send(Ok(Released::Freed));
         }
@@ -387,7 +387,7 @@ impl Task {
                 continue;
             }
             shut(conn).await;
-            self.shared.over(self.pinned.claim.id);
+            self.shared.over(&self.pinned);
             tell.map(|tell| tell.send(false));
             return End::Lost;
         }
@@ -402,7 +402,7 @@ impl Task {
         let freed = bounded(asked(&mut conn, packet, "releasing")).await;
         let freed = freed.and_then(|told| read::<(i64,)>(first_row(told.into_iter().next())?));
         let expired = self.shared.clock.now() >= self.pinned.ends().0;
-        self.shared.over(self.pinned.claim.id);
+        self.shared.over(&self.pinned);
         let (end, released) = match freed {
             Ok((0,)) => (End::Dirty(conn), Ok(Released::Gone)),
             Ok(_) if expired => (End::Clean(conn), Ok(Released::Gone)),

@@ -215,9 +215,16 @@ impl Shared {
         format!("lockkeeper.{key:016x}")
     }
 
-    /// The claim's task has ended, or is about to.
-    pub(super) fn over(&self, id: ClaimId) {
-        self.claims().remove(&id);
+    /// The claim's task has ended, or is about to. The same claim may have another one by now.
+    pub(super) fn over(&self, pinned: &Arc<Pinned>) {
+        let mut claims = self.claims();
+        let id = &pinned.claim.id;
+        if claims
+            .get(id)
+            .is_some_and(|listed| Arc::ptr_eq(listed, pinned))
+        {
+            claims.remove(id);
+        }
     }
 
     /// A connection without a lock, and whether it is a new one.
@@ -323,7 +330,7 @@ impl Backend for Session {
         Self::only_exclusive(claim.mode)?;
         let (mut pinned, known) = self.task(claim, entry)?;
         if known && matches!(*pinned.stands.borrow(), Stands::Holds(_)) && !pinned.proves().await {
-            self.shared.over(claim.id);
+            self.shared.over(&pinned);
             (pinned, _) = self.task(claim, entry)?;
         }
         self.standing(&pinned, claim.lease).await

@@ -51,6 +51,7 @@ mod lease;
 mod schema;
 mod seat;
 mod session;
+mod sitter;
 mod wire;
 
 use std::sync::{Arc, Mutex};
