@@ -91,6 +91,7 @@ impl Pinned {
             pinned: pinned.clone(),
             told,
             inbox,
+            waited: 0,
         };
         tokio::spawn(task.run(entry));
         Ok(pinned)
@@ -146,6 +147,8 @@ struct Task {
     pinned: Arc<Pinned>,
     told: watch::Sender<Stands>,
     inbox: mpsc::Receiver<Order>,
+    /// The number under which others saw it wait.
+    waited: u64,
 }
 
 /// How the task ended with its connection.
@@ -217,6 +220,7 @@ impl Task {
         let values = [
             Value::Bytes(lock.as_bytes()),
             Value::Bytes(claim.name.as_str().as_bytes()),
+            Value::Number(self.waited),
             Value::Number(conn.id().into()),
             Value::Number(lease_us(claim)),
             Value::Text(&label),
@@ -260,10 +264,13 @@ impl Task {
 
     /// Stands in the server's line, in turns, until it holds or nobody wants it to.
     async fn wait(&mut self, mut conn: Conn) -> Result<End, Fault> {
-        if let Err(fault) = self.line_up(&mut conn).await {
-            shut(conn).await;
-            return Err(fault);
-        }
+        self.waited = match self.line_up(&mut conn).await {
+            Ok(number) => number,
+            Err(fault) => {
+                shut(conn).await;
+                return Err(fault);
+            }
+        };
         self.told.send_replace(Stands::Waits);
         let lock = self.shared.lock_name(&self.pinned.claim.name);
         loop {
@@ -307,8 +314,8 @@ impl Task {
         Duration::from_secs(half.min(LONGEST_TURN).as_secs().max(1))
     }
 
-    /// Shows to others that it waits.
-    async fn line_up(&self, conn: &mut Conn) -> Result<(), Fault> {
+    /// Shows to others that it waits, under a number.
+    async fn line_up(&self, conn: &mut Conn) -> Result<u64, Fault> {
         let claim = &self.pinned.claim;
         let lock = self.shared.lock_name(&claim.name);
         let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
@@ -327,7 +334,8 @@ impl Task {
         let packet = self
             .shared
             .statement(include_str!("sql/line_up.sql"), &values);
-        bounded(asked(conn, packet, DURING)).await.map(drop)
+        let told = bounded(asked(conn, packet, DURING)).await?;
+        Ok(told.get(1).map_or(0, |told| told.insert_id))
     }
 
     async fn leave_the_line(&self, conn: &mut Conn) -> Result<(), Fault> {

@@ -311,7 +311,7 @@ impl Shared {
         order: u64,
     ) -> Result<Option<u64>, Error> {
         let (lock, order) = (Value::Bytes(lock.as_bytes()), Value::Number(order));
-        let packet = "SELECT connection FROM @names WHERE lock_name = ? AND name = ? AND held_no = ? \
+        let packet = "SELECT connection FROM @names WHERE lock_name = ? AND name = ? AND ? IN (held_no, NULLIF(waited_no, 0)) \
             AND IS_USED_LOCK(lock_name) = connection \
             UNION ALL SELECT connection FROM @claims WHERE lock_name = ? AND order_no = ? \
             AND IS_USED_LOCK(wait_lock) = connection";
