@@ -39,16 +39,21 @@ async fn a_lock_that_is_free_costs_one_statement_to_take_and_one_to_release() {
         order(one.enter(&claim, Entry::Queue).await.unwrap());
         assert_eq!(one.release(&claim).await.unwrap(), Released::Freed);
     }
-    until("the counts arrive", async || {
-        statements(&server) >= before + 400
-    })
-    .await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    let after = statements(&server) - before;
-    // Those that look at the counts are counted too.
+    // Seldom: those that look at the counts are counted too.
+    let mut looks = 0;
+    let after = loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        looks += 1;
+        assert!(looks < 20, "the counts never arrive");
+        let after = statements(&server) - before;
+        if after >= 400 {
+            break after;
+        }
+    };
+    let most = 440 + 10 * looks;
     assert!(
-        (400..600).contains(&after),
-        "{after} statements for 200 pairs"
+        after < most,
+        "{after} statements for 200 pairs and {looks} looks"
     );
 }
 
