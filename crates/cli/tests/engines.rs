@@ -146,7 +146,7 @@ fn on_mysql() {
     let mariadb = testbed::MariaDb::start().unwrap();
     a_day_on("mysql", &mariadb.url());
     a_day_on("mysql", &format!("{}?mode=session", mariadb.url()));
-    let place = Place::on(&format!("{}?create=no&prefix=other", mariadb.url()));
+    let place = Place::on(format!("{}?create=no&prefix=other", mariadb.url()));
     let refused = place.run(&["ls"]);
     assert_eq!(refused.code, 77, "{refused:?}");
     let printed = place.run(&["init", "--print"]);
@@ -167,7 +167,7 @@ fn on_mysql() {
 #[test]
 fn an_operator_makes_tables_and_sweeps_them() {
     let postgres = testbed::Postgres::start().unwrap();
-    let place = Place::on(&format!("{}?create=no", postgres.url()));
+    let place = Place::on(format!("{}?create=no", postgres.url()));
     let refused = place.run(&["ls"]);
     assert_eq!(refused.code, 77, "{refused:?}");
     assert!(refused.stderr.contains("lockkeeper init"), "{refused:?}");

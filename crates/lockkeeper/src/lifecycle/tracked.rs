@@ -361,11 +361,9 @@ impl Tracked {
             }
             // Without an answer for a whole lease, or with a clear no, the place in line is not worth
             // waiting in: the driver asks for a new one, and learns what is wrong.
-            Err(error) if waiting && !error.is_unknown() => {
-                drop(life);
-                self.lose(LostReason::Expired)
-            }
-            Ok(Standing::Unknown) | Err(_) if waiting && now - life.asked >= lease => {
+            Ok(Standing::Unknown) | Err(_)
+                if waiting && (is_definite(answer) || now - life.asked >= lease) =>
+            {
                 drop(life);
                 self.lose(LostReason::Expired)
             }
@@ -418,6 +416,10 @@ impl Life {
         self.asked = sent;
         self.deadline = sent + (lease - lease / 100);
     }
+}
+
+fn is_definite(answer: &Result<Standing, Error>) -> bool {
+    matches!(answer, Err(error) if !error.is_unknown())
 }
 
 /// No claim asks more often than this, whatever the engine advises.

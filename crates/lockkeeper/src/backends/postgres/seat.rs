@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
@@ -42,6 +43,9 @@ const PING: usize = 4;
 
 /// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
 const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
+
+/// Between two attempts to end what the server does for a claim.
+const CANCEL_AGAIN: Duration = Duration::from_millis(50);
 
 /// A connection for one claim at a time.
 pub(super) struct Seat {
@@ -194,6 +198,17 @@ impl Seat {
                 token.cancel_query(tls).await
             }
         };
+    }
+
+    /// Makes the server give up this wait. What is cancelled before it has begun begins nevertheless, so it is cancelled
+    /// until it ends.
+    pub(super) async fn stop(&self, waiting: &mut Waiting) {
+        loop {
+            self.cancel().await;
+            if timeout(CANCEL_AGAIN, &mut *waiting).await.is_ok() {
+                return;
+            }
+        }
     }
 
     /// Gives the lock back; whether it was there.

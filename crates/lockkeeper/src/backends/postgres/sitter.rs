@@ -17,9 +17,6 @@ use crate::backend::{Entry, Released, Standing, Wake};
 use crate::claim::Claim;
 use crate::error::Error;
 
-/// Between two attempts to end what the server does for a claim.
-const CANCEL_AGAIN: Duration = Duration::from_millis(50);
-
 /// A claim and its seat.
 struct Sitter {
     claim: Claim,
@@ -293,16 +290,7 @@ impl Sitter {
     /// A claim that waits goes: the server is told to stop waiting, and the seat is closed whatever it answers.
     async fn leave_line(&mut self, house: &House) -> Result<Released, Error> {
         if let Some(mut waiting) = self.waiting.take() {
-            let stops = async {
-                // What is cancelled before it has begun begins nevertheless.
-                loop {
-                    self.seat.cancel().await;
-                    if timeout(CANCEL_AGAIN, &mut waiting).await.is_ok() {
-                        return;
-                    }
-                }
-            };
-            let _granted_or_not = timeout(PATIENCE, stops).await;
+            let _granted_or_not = timeout(PATIENCE, self.seat.stop(&mut waiting)).await;
         }
         house.strike(&self.claim, self.seat.session()).await?;
         Ok(Released::Freed)
