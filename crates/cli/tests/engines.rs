@@ -119,7 +119,7 @@ fn on_postgres() {
 #[test]
 fn an_operator_makes_tables_and_sweeps_them() {
     let postgres = testbed::Postgres::start().unwrap();
-    let place = Place::on(&format!("{}?create=no", postgres.url()));
+    let place = Place::on(format!("{}?create=no", postgres.url()));
     let refused = place.run(&["ls"]);
     assert_eq!(refused.code, 77, "{refused:?}");
     assert!(refused.stderr.contains("lockkeeper init"), "{refused:?}");

@@ -55,6 +55,8 @@ mod wire;
 
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
 pub use config::Config;
 pub use schema::{init, script};
 
@@ -129,6 +131,7 @@ async fn session(config: &Config, clock: Clock) -> Result<SessionBackend, Error>
         links: connected.links,
         bell: connected.bell,
         spare: Mutex::default(),
+        opening: Semaphore::new(1),
         seated: Mutex::default(),
     });
     Ok(SessionBackend {

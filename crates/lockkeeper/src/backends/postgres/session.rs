@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::BACKEND;
@@ -42,6 +42,8 @@ const SWEEP: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a statement that met another is tried.
 const TRIES: usize = 20;
+/// How long after being told the server should have stopped waiting.
+const WORD_HEARD: Duration = Duration::from_millis(50);
 /// The most seats that are kept for later.
 const SPARE: usize = 16;
 
@@ -65,6 +67,8 @@ pub(super) struct House {
     pub(super) links: Links,
     pub(super) bell: Bell,
     pub(super) spare: Mutex<Vec<Seat>>,
+    /// One opens a seat for the next at a time.
+    pub(super) opening: Semaphore,
     pub(super) seated: Mutex<Tasks>,
 }
 
@@ -85,14 +89,31 @@ impl House {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn seat(&self) -> Result<Seat, Error> {
-        loop {
-            let spare = self.spare().pop();
-            match spare {
-                Some(seat) if !seat.is_closed() => return Ok(seat),
-                Some(_) => {}
-                None => return Seat::open(&self.config).await,
-            }
+    /// A seat for a claim, and another one for the next: who comes once often comes again, and opening one takes longer
+    /// than all the rest.
+    async fn seat(self: &Arc<Self>) -> Result<Seat, Error> {
+        let spare = {
+            let mut spare = self.spare();
+            spare.retain(|seat| !seat.is_closed());
+            spare.pop()
+        };
+        if self.spare().is_empty()
+            && self.opening.try_acquire().is_ok_and(|one| {
+                one.forget();
+                true
+            })
+        {
+            let house = self.clone();
+            tokio::spawn(async move {
+                if let Ok(seat) = Seat::open(&house.config).await {
+                    house.keep(seat);
+                }
+                house.opening.add_permits(1);
+            });
+        }
+        match spare {
+            Some(seat) => Ok(seat),
+            None => Seat::open(&self.config).await,
         }
     }
 
@@ -219,7 +240,7 @@ fn holds(order: u64, lease_left: Duration) -> Standing {
 
 impl Sitter {
     /// Takes a seat and asks for the lock; nothing if the claim would have to wait and must not.
-    async fn enter(house: &House, claim: Claim, entry: Entry) -> Result<Option<Self>, Error> {
+    async fn enter(house: &Arc<House>, claim: Claim, entry: Entry) -> Result<Option<Self>, Error> {
         let patience = 2 * Question::within(claim.lease, "asking for a lock").patience;
         let entering = async {
             let mut seat = house.seat().await?;
@@ -246,7 +267,7 @@ impl Sitter {
         }))
     }
 
-    async fn live(&mut self, house: &House, event: Event) -> Next {
+    async fn live(&mut self, house: &Arc<House>, event: Event) -> Next {
         match event {
             Event::Asked(Some(Command::Renew(lease, told))) => {
                 let standing = self.renew(house, lease).await;
@@ -349,7 +370,7 @@ impl Sitter {
         })
     }
 
-    async fn downgrade(&mut self, house: &House, lease: Duration) -> Result<Standing, Error> {
+    async fn downgrade(&mut self, house: &Arc<House>, lease: Duration) -> Result<Standing, Error> {
         if self.claim.mode == Mode::Shared {
             return self.renew(house, lease).await;
         }
@@ -367,10 +388,13 @@ impl Sitter {
     }
 
     /// Waits anew, as a reader, on another seat.
-    async fn queue_as_shared(&mut self, house: &House, lease: Duration) -> Result<Standing, Error> {
+    async fn queue_as_shared(
+        &mut self,
+        house: &Arc<House>,
+        lease: Duration,
+    ) -> Result<Standing, Error> {
         let seat = house.seat().await?;
-        self.waiting = None;
-        self.seat.cancel().await;
+        self.stop_waiting().await;
         self.seat = seat;
         house.strike(&self.claim).await?;
         self.claim.mode = Mode::Shared;
@@ -400,19 +424,31 @@ impl Sitter {
 
     /// A claim that waits goes: the server is told to stop waiting, and the seat is closed whatever it answers.
     async fn leave_line(&mut self, house: &House) -> Result<Released, Error> {
-        self.seat.cancel().await;
-        if let Some(waiting) = self.waiting.take() {
-            let _granted_or_not = timeout(PATIENCE, waiting).await;
-        }
+        self.stop_waiting().await;
         house.strike(&self.claim).await?;
         Ok(Released::Freed)
     }
 
+    /// Tells the server to stop waiting until it does: a word that comes before the waiting has begun is not heard.
+    async fn stop_waiting(&mut self) {
+        let Some(mut waiting) = self.waiting.take() else {
+            return;
+        };
+        let stopping = async {
+            loop {
+                self.seat.cancel().await;
+                if timeout(WORD_HEARD, &mut waiting).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        // If it cannot be told, it finds the closed connection by itself.
+        let _heard_or_not = timeout(PATIENCE / 5, stopping).await;
+    }
+
     /// Without anybody asking: the connection ends, and with it the lock.
     async fn end(mut self, house: &House) {
-        if self.waiting.take().is_some() {
-            self.seat.cancel().await;
-        }
+        self.stop_waiting().await;
         let claim = self.claim;
         drop(self.seat);
         let _whoever_passes_by_does_it = house.strike(&claim).await;
@@ -534,7 +570,9 @@ impl Backend for SessionBackend {
         let Some(row) = answer.first() else {
             return Ok(Released::Gone);
         };
-        let pid: i32 = row.get(0);
+        let Some(pid) = row.get::<_, Option<i32>>(0) else {
+            return Ok(Released::Freed);
+        };
         for _ in 0..500 {
             let lives = self.house.ask(LIVES, &[&pid], question).await?;
             if !lives.first().is_some_and(|row| row.get(0)) {

@@ -104,7 +104,6 @@ impl Engine for Session {
     }
 
     fn lease(&self) -> Duration {
-        // Each claim opens a connection, so that many take their time to come.
-        Duration::from_secs(3)
+        Duration::from_millis(1500)
     }
 }
