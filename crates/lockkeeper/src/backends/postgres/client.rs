@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
@@ -26,7 +25,7 @@ use crate::error::Error;
 /// made once, by index, however empty the tables were at that time. No statement outlives its asker for long.
 pub(super) const SETTINGS: &str = r"-c default_transaction_isolation=repeatable\ read -c statement_timeout=10s -c idle_in_transaction_session_timeout=10s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c search_path=pg_catalog";
 /// A commit that was told must be on the disk: a lost one would be a lock or a number granted twice.
-const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                        WHERE current_setting('synchronous_commit') = 'off'";
 
 /// What arrives on a connection unasked; it must be polled for anything to move.
@@ -73,19 +72,6 @@ impl Drop for Owned {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// Prepares statements, in one flight with what makes commits durable.
-pub(super) async fn prepare(
-    client: &Client,
-    config: &Config,
-    texts: &[&str],
-) -> Result<Vec<Statement>, Fault> {
-    let texts: Vec<String> = texts.iter().map(|text| config.statement(text)).collect();
-    let prepared = try_join_all(texts.iter().map(|text| client.prepare(text)));
-    let prepared = tokio::try_join!(client.batch_execute(DURABLE), prepared);
-    let (_, statements) = prepared.map_err(|error| sort(error, "preparing statements"))?;
-    Ok(statements)
 }
 
 /// One connection for statements.

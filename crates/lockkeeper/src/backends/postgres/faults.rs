@@ -72,6 +72,10 @@ pub(super) fn sort(error: tokio_postgres::Error, during: &str) -> Fault {
         SqlState::PROTOCOL_VIOLATION if message.contains("startup parameter") => {
             Fault::Told(pooler("it does not pass settings of the session on"))
         }
+        // Statements are prepared in a session; here it is another one from one statement to the next.
+        SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => {
+            Fault::Told(pooler("prepared statements belong to somebody else"))
+        }
         _ => Fault::Told(unknown(error, during)),
     }
 }

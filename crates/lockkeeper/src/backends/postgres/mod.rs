@@ -56,6 +56,8 @@ mod wire;
 
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
 pub use config::Config;
 pub use schema::{init, script};
 
@@ -130,6 +132,7 @@ async fn session(config: &Config, clock: Clock) -> Result<SessionBackend, Error>
         links: connected.links,
         bell: connected.bell,
         spare: Mutex::default(),
+        opening: Semaphore::new(1),
         seated: Mutex::default(),
     });
     Ok(SessionBackend {

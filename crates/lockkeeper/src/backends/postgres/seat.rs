@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
@@ -17,7 +18,7 @@ use tokio_postgres::{Client, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::BACKEND;
-use super::client::{SETTINGS, open, prepare};
+use super::client::{DURABLE, SETTINGS, open};
 use super::config::Config;
 use super::faults::{Fault, sort};
 use super::wire;
@@ -50,7 +51,7 @@ const CANCEL_AGAIN: Duration = Duration::from_millis(50);
 /// A connection for one claim at a time.
 pub(super) struct Seat {
     client: Arc<Client>,
-    statements: Vec<Statement>,
+    statements: [OnceCell<Statement>; TEXTS.len()],
     driver: JoinHandle<()>,
     config: Config,
     /// The server's process for it, once a claim has entered.
@@ -76,22 +77,29 @@ impl Seat {
         let settings = format!("{SETTINGS} {PATIENT}");
         let (client, mut messages) = open(config, &settings).await?;
         let driver = tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
-        let statements = prepare(&client, config, &TEXTS).await;
-        let seat = |statements| Self {
+        let seat = Self {
             client: Arc::new(client),
-            statements,
+            statements: Default::default(),
             driver,
             config: config.clone(),
             session: 0,
             idle_limit: Duration::ZERO,
         };
-        match statements {
-            Ok(statements) => Ok(seat(statements)),
-            Err(fault) => {
-                drop(seat(Vec::new()));
-                Err(fault.into())
-            }
-        }
+        let durable = seat.client.batch_execute(DURABLE).await;
+        durable.map_err(|error| Error::from(sort(error, "connecting")))?;
+        Ok(seat)
+    }
+
+    /// The statement at this place of the texts, prepared when it is first used.
+    async fn statement(&self, which: usize) -> Result<Statement, tokio_postgres::Error> {
+        let prepare = async || {
+            let text = self.config.statement(TEXTS[which]);
+            self.client.prepare(&text).await
+        };
+        self.statements[which]
+            .get_or_try_init(prepare)
+            .await
+            .cloned()
     }
 
     /// The server's process for the claim that sits here.
@@ -126,7 +134,10 @@ impl Seat {
         let values: [&(dyn ToSql + Sync); 10] = [
             &text, &key, &shared, &queue, &id, &mode, &lease_us, &label, &host, &pid,
         ];
-        let asked = client.query_opt(&self.statements[ENTER], &values);
+        let asked = async {
+            let statement = self.statement(ENTER).await?;
+            client.query_opt(&statement, &values).await
+        };
         // One flight.
         let (limited, answer) = tokio::join!(limit, asked);
         limited.map_err(|error| Error::from(sort(error, "asking for a lock")))?;
@@ -178,8 +189,10 @@ impl Seat {
     pub(super) fn wait(&self, claim: &Claim) -> Waiting {
         let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
         let (shared, id) = (claim.mode == Mode::Shared, claim.id);
-        let (client, statement) = (self.client.clone(), self.statements[WAIT].clone());
+        let client = self.client.clone();
+        let sql = self.config.statement(TEXTS[WAIT]);
         Box::pin(async move {
+            let statement = client.prepare(&sql).await?;
             let id = &id.as_bytes()[..];
             let row = client
                 .query_opt(&statement, &[&text, &key, &shared, &id])
@@ -215,7 +228,7 @@ impl Seat {
     pub(super) async fn release(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
         let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
         let (shared, id) = (claim.mode == Mode::Shared, &claim.id.as_bytes()[..]);
-        let statement = &self.statements[RELEASE];
+        let statement = &self.statement(RELEASE).await?;
         let row = self
             .client
             .query_one(statement, &[&text, &key, &shared, &id])
@@ -227,7 +240,7 @@ impl Seat {
     pub(super) async fn downgrade(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
         let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
         let id = &claim.id.as_bytes()[..];
-        let statement = &self.statements[DOWNGRADE];
+        let statement = &self.statement(DOWNGRADE).await?;
         let row = self
             .client
             .query_opt(statement, &[&text, &key, &id])
@@ -239,7 +252,11 @@ impl Seat {
     pub(super) async fn ping(&mut self, lease: Duration) -> Result<(), tokio_postgres::Error> {
         let limit = self.limit_idleness(lease);
         let client = self.client.clone();
-        let (limited, answer) = tokio::join!(limit, client.query(&self.statements[PING], &[]));
+        let word = async {
+            let statement = self.statement(PING).await?;
+            client.query(&statement, &[]).await
+        };
+        let (limited, answer) = tokio::join!(limit, word);
         limited?;
         answer.map(drop)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::BACKEND;
@@ -66,6 +66,8 @@ pub(super) struct House {
     pub(super) links: Links,
     pub(super) bell: Bell,
     pub(super) spare: Mutex<Vec<Seat>>,
+    /// One opens a seat for the next at a time.
+    pub(super) opening: Semaphore,
     pub(super) seated: Mutex<Tasks>,
 }
 
@@ -95,14 +97,29 @@ impl House {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn seat(&self) -> Result<Seat, Error> {
-        loop {
-            let spare = self.spare().pop();
-            match spare {
-                Some(seat) if !seat.is_closed() => return Ok(seat),
-                Some(_) => {}
-                None => return Seat::open(&self.config).await,
-            }
+    /// A seat for a claim, and another one for the next: who comes once often comes again, and opening one takes longer
+    /// than all the rest.
+    pub(super) async fn seat(self: &Arc<Self>) -> Result<Seat, Error> {
+        let spare = {
+            let mut spare = self.spare();
+            spare.retain(|seat| !seat.is_closed());
+            spare.pop()
+        };
+        if self.spare().is_empty()
+            && let Ok(turn) = self.opening.try_acquire()
+        {
+            turn.forget();
+            let house = self.clone();
+            tokio::spawn(async move {
+                if let Ok(seat) = Seat::open(&house.config).await {
+                    house.keep(seat);
+                }
+                house.opening.add_permits(1);
+            });
+        }
+        match spare {
+            Some(seat) => Ok(seat),
+            None => Seat::open(&self.config).await,
         }
     }
 
@@ -258,7 +275,9 @@ impl Backend for SessionBackend {
         let Some(row) = answer.first() else {
             return Ok(Released::Gone);
         };
-        let pid: i32 = row.get(0);
+        let Some(pid) = row.get::<_, Option<i32>>(0) else {
+            return Ok(Released::Freed);
+        };
         for _ in 0..500 {
             let lives = self.house.ask(LIVES, &[&pid], question).await?;
             if !lives.first().is_some_and(|row| row.get(0)) {

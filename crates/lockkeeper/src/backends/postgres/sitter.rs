@@ -1,7 +1,7 @@
 //! The life of a claim in session mode: a task that owns the claim's connection, answers for it, and ends with it.
 
 use std::future::Future;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -107,7 +107,7 @@ fn holds(order: u64, lease_left: Duration) -> Standing {
 
 impl Sitter {
     /// Takes a seat and asks for the lock; nothing if the claim would have to wait and must not.
-    async fn enter(house: &House, claim: Claim, entry: Entry) -> Result<Option<Self>, Error> {
+    async fn enter(house: &Arc<House>, claim: Claim, entry: Entry) -> Result<Option<Self>, Error> {
         let patience = 2 * Question::within(claim.lease, "asking for a lock").patience;
         let entering = async {
             let mut seat = house.seat().await?;
@@ -134,7 +134,7 @@ impl Sitter {
         }))
     }
 
-    async fn live(&mut self, house: &House, event: Event) -> Next {
+    async fn live(&mut self, house: &Arc<House>, event: Event) -> Next {
         match event {
             Event::Asked(Some(Command::Renew(lease, told))) => {
                 let standing = self.renew(house, lease).await;
@@ -237,7 +237,7 @@ impl Sitter {
         })
     }
 
-    async fn downgrade(&mut self, house: &House, lease: Duration) -> Result<Standing, Error> {
+    async fn downgrade(&mut self, house: &Arc<House>, lease: Duration) -> Result<Standing, Error> {
         if self.claim.mode == Mode::Shared {
             return self.renew(house, lease).await;
         }
@@ -255,10 +255,13 @@ impl Sitter {
     }
 
     /// Waits anew, as a reader, on another seat.
-    async fn queue_as_shared(&mut self, house: &House, lease: Duration) -> Result<Standing, Error> {
+    async fn queue_as_shared(
+        &mut self,
+        house: &Arc<House>,
+        lease: Duration,
+    ) -> Result<Standing, Error> {
         let seat = house.seat().await?;
-        self.waiting = None;
-        self.seat.cancel().await;
+        self.stop_waiting().await;
         let session = self.seat.session();
         self.seat = seat;
         house.strike(&self.claim, session).await?;
@@ -289,18 +292,21 @@ impl Sitter {
 
     /// A claim that waits goes: the server is told to stop waiting, and the seat is closed whatever it answers.
     async fn leave_line(&mut self, house: &House) -> Result<Released, Error> {
-        if let Some(mut waiting) = self.waiting.take() {
-            let _granted_or_not = timeout(PATIENCE, self.seat.stop(&mut waiting)).await;
-        }
+        self.stop_waiting().await;
         house.strike(&self.claim, self.seat.session()).await?;
         Ok(Released::Freed)
     }
 
+    /// If the server cannot be told, it finds the closed connection by itself.
+    async fn stop_waiting(&mut self) {
+        if let Some(mut waiting) = self.waiting.take() {
+            let _granted_or_not = timeout(PATIENCE / 5, self.seat.stop(&mut waiting)).await;
+        }
+    }
+
     /// Without anybody asking: the connection ends, and with it the lock.
     async fn end(mut self, house: &House) {
-        if self.waiting.take().is_some() {
-            self.seat.cancel().await;
-        }
+        self.stop_waiting().await;
         let (claim, session) = (self.claim, self.seat.session());
         drop(self.seat);
         let _whoever_passes_by_does_it = house.strike(&claim, session).await;

@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS @claims (
   host text NOT NULL,
   pid bigint NOT NULL,
   session_pid integer,
+  entered_no bigint,
   PRIMARY KEY (name, order_no)
 ) WITH (fillfactor = 50);
 

@@ -4,6 +4,6 @@ WITH locked AS MATERIALIZED (
   SELECT CASE WHEN $3::boolean THEN pg_advisory_lock_shared($2::bigint)::text
     ELSE pg_advisory_lock($2::bigint)::text END AS done
 )
-UPDATE @claims c SET order_no = nextval('@order'), granted_at = clock_timestamp()
+UPDATE @claims c SET entered_no = c.order_no, order_no = nextval('@order'), granted_at = clock_timestamp()
 FROM locked WHERE locked.done IS NOT NULL AND c.name = $1 AND c.id = $4
 RETURNING c.order_no
