@@ -3,6 +3,7 @@
 mod faults;
 mod network;
 mod pooler;
+#[path = "../roles/mod.rs"]
 mod roles;
 mod security;
 mod servers;

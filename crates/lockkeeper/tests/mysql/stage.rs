@@ -17,6 +17,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 /// A lease whose end is waited for.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = LEASE;
 
 /// A server that all tests share which do it no harm.
 pub(crate) fn server() -> &'static MariaDb {

@@ -6,6 +6,7 @@ mod cluster;
 mod loads;
 mod network;
 mod processes;
+#[path = "../roles/mod.rs"]
 mod roles;
 mod sentinel;
 mod server;

@@ -13,6 +13,8 @@ use lockkeeper_testbed::{Actor, Redis};
 
 /// Long enough not to end by the way on a loaded machine, short enough to wait for.
 pub(crate) const LEASE: Duration = Duration::from_millis(900);
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = LEASE;
 /// No wait of a test takes longer.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// Does not end by the way.

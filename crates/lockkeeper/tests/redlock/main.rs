@@ -7,6 +7,7 @@ mod network;
 mod nodes;
 mod processes;
 mod refusals;
+#[path = "../roles/mod.rs"]
 mod roles;
 mod stage;
 mod votes;

@@ -14,6 +14,8 @@ use lockkeeper_testbed::{Actor, Proxy, Redis, RedisFive};
 
 /// Long enough not to end by the way on a loaded machine, short enough to wait for.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = LEASE;
 /// No wait of a test takes longer.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
 /// Does not end by the way.
@@ -143,7 +145,11 @@ impl Checker {
     }
 }
 
-/// Another process that plays a role of `roles.rs`.
+/// Another process that plays a role, about the name `n`.
 pub(crate) fn play(role: &str, url: &str) -> Actor {
-    Actor::play(&[("LOCKKEEPER_TEST_ROLE", role), ("LOCKKEEPER_TEST_URL", url)])
+    Actor::play(&[
+        ("LOCKKEEPER_TEST_ROLE", role),
+        ("LOCKKEEPER_TEST_URL", url),
+        ("LOCKKEEPER_TEST_NAME", "n"),
+    ])
 }

@@ -9,6 +9,7 @@ mod faults;
 mod interop;
 mod limits;
 mod line;
+#[path = "../roles/mod.rs"]
 mod roles;
 mod stage;
 mod tls;

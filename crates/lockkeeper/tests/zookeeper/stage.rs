@@ -20,6 +20,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// The session of keepers whose end is waited for.
 pub(crate) const SESSION: Duration = Duration::from_secs(2);
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = SESSION;
 
 /// A server that all tests share which do it no harm.
 pub(crate) fn server() -> &'static ZooKeeper {

@@ -1,11 +1,12 @@
-//! What the other processes do. A role is a test that does nothing unless the stage asks for it.
+//! What the other processes of the network engines' tests do. A role is a test that does nothing unless the stage asks
+//! for it.
 
 use std::io::Write;
 use std::time::Duration;
 
 use lockkeeper::Keeper;
 
-use crate::stage::{SESSION, SOON};
+use crate::stage::{ROLE_LEASE, SOON};
 
 fn say(what: &str) {
     // One write, so that lines of several tasks do not mix.
@@ -26,7 +27,7 @@ fn play() {
     runtime.block_on(async {
         let name = std::env::var("LOCKKEEPER_TEST_NAME").unwrap();
         let url = std::env::var("LOCKKEEPER_TEST_URL").unwrap();
-        let builder = Keeper::builder().label("role").lease(SESSION);
+        let builder = Keeper::builder().label("role").lease(ROLE_LEASE);
         let keeper = builder.connect(&url).await.unwrap();
         match role.as_str() {
             "hold" => hold(&keeper, &name).await,
