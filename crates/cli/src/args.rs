@@ -1,6 +1,7 @@
 //! The command line, in one table: what `--help`, the completions and the manual page say.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -67,6 +68,8 @@ pub(crate) enum Task {
     Init(InitArgs),
     /// Sweep out what the dead have left in an engine's tables (SQL servers)
     Gc,
+    /// Let the failure stories of distributed locks really happen, on servers of their own
+    Lab(LabArgs),
     /// Print the completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, for `man -l -`
@@ -212,6 +215,53 @@ pub(crate) struct InitArgs {
     /// Only print the statements, and the rights that a user who takes locks needs
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) task: LabTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabTask {
+    /// List the scenarios
+    List,
+    /// Play scenarios: the naive lock, where the harm must be seen, and the way out
+    Run(LabRunArgs),
+    /// A client of a scenario; the lab starts it
+    #[command(hide = true)]
+    Actor {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "Everything happens on this machine: servers, clients and their faults are processes of the \
+    lab, and are gone with it. Exit status 1: a scenario did not go as it is told; 69: one could not be played."
+)]
+pub(crate) struct LabRunArgs {
+    /// The scenarios to play
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    pub(crate) names: Vec<String>,
+
+    /// All of them
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+
+    /// Also write a page with all the pictures, each picture, and each history as JSON lines
+    #[arg(long, value_name = "DIR")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Repeats the lengths of time of an earlier run
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// How many scenarios are played at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) at_once: usize,
 }
 
 #[derive(Debug, clap::Args)]

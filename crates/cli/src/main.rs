@@ -11,6 +11,7 @@ mod glob;
 mod guarantees;
 mod init;
 mod json;
+mod lab;
 mod ls;
 mod man;
 mod run;
@@ -55,6 +56,7 @@ fn perform(args: &Args) -> Result<u8, Failure> {
         }
         Task::Init(options) => wait_for(init::init(on, options)),
         Task::Gc => wait_for(gc::gc(on)),
+        Task::Lab(options) => lab::lab(options),
         Task::Completions(options) => completions::completions(options),
         Task::Man => man::man(),
     }

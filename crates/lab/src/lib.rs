@@ -6,8 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
 pub mod history;
+pub mod run;
 pub mod scenario;
+pub mod scenarios;
 pub mod stage;
 pub mod told;
 

@@ -1,7 +1,7 @@
 //! What a scenario is, and how it is judged.
 
-use crate::stage::Stage;
 use crate::Result;
+use crate::stage::Stage;
 
 /// A story of the field, played in parts: at least one in which the harm must be seen, and at least one in which it
 /// must not.

@@ -87,6 +87,14 @@ impl Redis {
     pub fn ask(&self, command: &[&str]) -> Result<Reply> {
         reply::ask(self.address(), command)
     }
+
+    /// Asks whoever is at this address: for those who watch a server that somebody else owns.
+    ///
+    /// # Errors
+    /// When it does not answer, or answers with an error.
+    pub fn ask_at(address: SocketAddr, command: &[&str]) -> Result<Reply> {
+        reply::ask(address, command)
+    }
 }
 
 /// Five Redis servers that know nothing of each other.

@@ -1,0 +1,84 @@
+//! ZooKeeper: the one session of this client.
+
+use std::time::Duration;
+
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use crate::Result;
+use crate::actor::deeds::{Answer, ZooKeeperVerb};
+
+/// The session, from the first verb on.
+#[derive(Default)]
+pub(super) struct Session {
+    open: Option<Client>,
+}
+
+impl Session {
+    async fn to(&mut self, address: &str, session_ms: u64) -> Result<Client> {
+        if let Some(open) = &self.open {
+            return Ok(open.clone());
+        }
+        let session = Duration::from_millis(session_ms);
+        let connector = Client::connector().with_session_timeout(session);
+        let fresh = connector.connect(address).await?;
+        self.open = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        address: &str,
+        session_ms: u64,
+        verb: ZooKeeperVerb,
+    ) -> Result<Answer> {
+        let client = self.to(address, session_ms).await?;
+        Ok(match perform(&client, verb).await {
+            Ok(answer) => answer,
+            Err(Error::NodeExists) => Answer::Nothing,
+            Err(Error::SessionExpired) => Answer::Lost("the session has expired".to_owned()),
+            Err(Error::ConnectionLoss) => Answer::Unknown("the connection was lost".to_owned()),
+            Err(error) => Answer::Failed(error.to_string()),
+        })
+    }
+}
+
+async fn perform(client: &Client, verb: ZooKeeperVerb) -> std::result::Result<Answer, Error> {
+    let open = Acls::anyone_all();
+    match verb {
+        ZooKeeperVerb::Create { path, sequential } => {
+            let mode = if sequential {
+                CreateMode::EphemeralSequential
+            } else {
+                CreateMode::Ephemeral
+            };
+            let (_, sequence) = client.create(&path, b"", &mode.with_acls(open)).await?;
+            let suffix = if sequential {
+                sequence.to_string()
+            } else {
+                String::new()
+            };
+            Ok(Answer::Text(path + &suffix))
+        }
+        ZooKeeperVerb::CreateLasting { path } => {
+            let mode = CreateMode::Persistent.with_acls(open);
+            client.create(&path, b"", &mode).await?;
+            Ok(Answer::Text(path))
+        }
+        ZooKeeperVerb::Delete { path } => {
+            client.delete(&path, None).await?;
+            Ok(Answer::Text(path))
+        }
+        ZooKeeperVerb::Children { path } => {
+            let mut children = client.list_children(&path).await?;
+            children.sort();
+            Ok(Answer::Text(children.join("\n")))
+        }
+        ZooKeeperVerb::AwaitDeletion { path } => loop {
+            let (found, watcher) = client.check_and_watch_stat(&path).await?;
+            if found.is_none() {
+                return Ok(Answer::Text(path));
+            }
+            watcher.changed().await;
+        },
+    }
+}

@@ -1,0 +1,61 @@
+//! What many stories need: the lock as it is asked for, and an account that two clients pay into.
+
+use std::time::Duration;
+
+use lockkeeper_testbed::Redis;
+
+use crate::Result;
+use crate::actor::{Ask, Client, Shown};
+use crate::scenario::Outcome;
+use crate::stage::Stage;
+
+/// The lock `lock`, for which everybody waits long.
+pub(super) fn lock_on(url: &str, lease: Duration) -> Ask {
+    Ask {
+        url: url.to_owned(),
+        name: "lock".to_owned(),
+        lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
+        within_ms: 30_000,
+        ..Ask::default()
+    }
+}
+
+/// The pass of that lock.
+pub(super) fn pass() -> Option<Shown> {
+    Some(Shown::OfGuard("lock".to_owned()))
+}
+
+/// An account with 100 in it.
+pub(super) fn account(stage: &Stage) -> Result<Redis> {
+    stage.resource("account", "100")
+}
+
+/// What is in the account, as this client sees it.
+pub(super) fn read_account(client: &mut Client, account: &Redis) -> Result<i64> {
+    let text = client.redis(account, &["GET", "account"])?;
+    Ok(text.ok_or("the account is gone")?.parse()?)
+}
+
+/// Writes back what was read plus the deposit: safe only for one at a time. Tells whether the resource took it.
+pub(super) fn deposit(
+    client: &mut Client,
+    account: &Redis,
+    read: i64,
+    more: i64,
+    pass: Option<Shown>,
+) -> Result<bool> {
+    client.write(account, "account", &(read + more).to_string(), pass)
+}
+
+/// After deposits of 10 by client A and of 20 by client B: whether both are in.
+pub(super) fn judge_deposits(account: &Redis, what_happened: &str) -> Result<Outcome> {
+    let balance = account.ask(&["GET", "account"])?.text();
+    Ok(match balance.as_str() {
+        "130" => Outcome::Prevented(format!(
+            "{what_happened} Both deposits are in: 100 + 10 + 20 = 130."
+        )),
+        other => Outcome::Harm(format!(
+            "{what_happened} Of 100 + 10 + 20 only {other} is there: a deposit is lost."
+        )),
+    })
+}
