@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod packages;
+mod second_look;
 mod steps;
 
 use std::process::ExitCode;

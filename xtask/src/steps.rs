@@ -1,7 +1,12 @@
 //! The steps of `test` and `bench`: each is one command, timed, and the first that fails ends it.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::second_look::{self, Failures};
 
 /// A cargo command line, as one would type it, and what it needs in the environment.
 struct Step {
@@ -16,6 +21,9 @@ const fn plain(command: &'static str) -> Step {
     }
 }
 
+/// All test programs, also after one of them failed: what failed is looked at again.
+const TESTS: &str = "cargo test --workspace --all-features --no-fail-fast";
+
 /// The default features are all, or what `--no-default-features` leaves: each must build alone.
 const TEST_STEPS: &[Step] = &[
     plain("cargo fmt --all --check"),
@@ -29,7 +37,7 @@ const TEST_STEPS: &[Step] = &[
     plain("cargo check -p lockkeeper --no-default-features --features mysql"),
     plain("cargo check -p lockkeeper-fence --no-default-features"),
     Step {
-        command: "cargo test --workspace --all-features",
+        command: TESTS,
         // Most tests wait for leases to end most of the time.
         environment: &[("RUST_TEST_THREADS", "3")],
     },
@@ -71,6 +79,8 @@ struct Done {
     command: &'static str,
     took: Duration,
     green: bool,
+    /// Tests that failed at first.
+    unsteady: Vec<String>,
 }
 
 fn run_timed(step: &Step, done: &mut Vec<Done>) -> Result<(), String> {
@@ -80,12 +90,17 @@ fn run_timed(step: &Step, done: &mut Vec<Done>) -> Result<(), String> {
         .args(step.command.split(' ').skip(1))
         .envs(step.environment.iter().copied());
     let start = Instant::now();
-    let outcome = run(&mut command, step.command);
+    let outcome = if step.command == TESTS {
+        run_tests(&mut command)
+    } else {
+        run(&mut command, step.command).map(|()| Vec::new())
+    };
     let (took, green) = (start.elapsed(), outcome.is_ok());
     done.push(Done {
         command: step.command,
         took,
         green,
+        unsteady: outcome.clone().unwrap_or_default(),
     });
     let word = if green { "green" } else { "RED" };
     println!(
@@ -93,7 +108,69 @@ fn run_timed(step: &Step, done: &mut Vec<Done>) -> Result<(), String> {
         took.as_secs_f64(),
         step.command
     );
-    outcome
+    outcome.map(|_| ())
+}
+
+/// Gives the tests that failed at first and passed when they ran alone.
+fn run_tests(command: &mut Command) -> Result<Vec<String>, String> {
+    let (green, output) = run_aloud(command)?;
+    if green {
+        return Ok(Vec::new());
+    }
+    let red = || format!("RED: {TESTS}");
+    let failures = Failures::deserving(&output).ok_or_else(red)?;
+    println!(
+        "xtask: failed, and is looked at again alone: {:?}",
+        failures.tests
+    );
+    let mut passed = 0;
+    for arguments in failures.commands() {
+        let (green, output) = run_aloud(cargo().args(arguments))?;
+        if !green {
+            return Err(red());
+        }
+        passed += second_look::passed(&output);
+    }
+    // A name that no program knows any more would pass by not being there.
+    if passed < failures.tests.len() {
+        return Err(red());
+    }
+    Ok(failures.tests)
+}
+
+/// Runs it and shows what it prints as it comes; gives whether it succeeded, and what it printed.
+fn run_aloud(command: &mut Command) -> Result<(bool, String), String> {
+    let failed = |error: std::io::Error| format!("{TESTS}: {error}");
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().map_err(failed)?;
+    let printed = Mutex::new(String::new());
+    thread::scope(|scope| {
+        if let Some(out) = child.stdout.take() {
+            scope.spawn(|| pass_on(out, &mut std::io::stdout(), &printed));
+        }
+        if let Some(err) = child.stderr.take() {
+            scope.spawn(|| pass_on(err, &mut std::io::stderr(), &printed));
+        }
+    });
+    let status = child.wait().map_err(failed)?;
+    let printed = printed.into_inner().unwrap_or_default();
+    Ok((status.success(), printed))
+}
+
+fn pass_on(from: impl Read, to: &mut impl Write, printed: &Mutex<String>) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|bytes| bytes > 0)
+    {
+        // Nobody reads: the exit status still tells.
+        let _ignored = to.write_all(&line).and_then(|()| to.flush());
+        if let Ok(mut printed) = printed.lock() {
+            printed.push_str(&String::from_utf8_lossy(&line));
+        }
+        line.clear();
+    }
 }
 
 fn run(command: &mut Command, name: &str) -> Result<(), String> {
@@ -122,10 +199,15 @@ fn summary(done: &[Done]) -> String {
         command,
         took,
         green,
+        unsteady,
     } in done
     {
         let word = if *green { "green" } else { "RED" };
         lines.push(format!("{:6.1}  {word:<6}  {command}", took.as_secs_f64()));
+        let told = unsteady
+            .iter()
+            .map(|test| format!("        UNSTEADY: failed at first, passed alone: {test}"));
+        lines.extend(told);
     }
     let total: Duration = done.iter().map(|one| one.took).sum();
     let skipped = TEST_STEPS.len().saturating_sub(done.len());

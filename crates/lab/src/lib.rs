@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actor;
+mod error;
 pub mod history;
 pub mod run;
 pub mod scenario;
@@ -14,8 +15,4 @@ pub mod scenarios;
 pub mod stage;
 pub mod told;
 
-/// What can go wrong in the lab itself, as opposed to in its stories.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
-
-/// A result of the lab.
-pub type Result<T> = std::result::Result<T, Error>;
+pub use error::{Error, Result};

@@ -1,0 +1,134 @@
+//! A second look at tests that failed once.
+//!
+//! The tests stop processes, cut links and wait for leases on whatever machine they get, beside each other. A failure
+//! that does not come back when the test runs alone is told aloud and listed at the end; one that comes back is red,
+//! and so are more than a few. The laws of the conformance suite get none: they watch the machine themselves.
+
+/// More than these in one run is not the machine.
+const AT_MOST: usize = 2;
+
+/// What failed in a run of `cargo test --no-fail-fast`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failures {
+    /// How cargo names the programs that failed: `-p PACKAGE --test NAME`.
+    targets: Vec<String>,
+    /// The tests that failed in them.
+    pub(crate) tests: Vec<String>,
+}
+
+impl Failures {
+    /// Reads what cargo and the tests printed. `None` when it cannot be told exactly which tests failed, or when
+    /// they deserve no second look.
+    pub(crate) fn deserving(output: &str) -> Option<Failures> {
+        let targets = failed_targets(output);
+        let tests = failed_tests(output);
+        let looks = |target: &String| !target.contains("conformance") && !target.contains("--doc");
+        let deserving = !targets.is_empty()
+            && targets.iter().all(looks)
+            && (targets.len()..=AT_MOST).contains(&tests.len());
+        deserving.then_some(Failures { targets, tests })
+    }
+
+    /// The arguments of cargo that run each of these tests alone: one command per program.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.targets.iter().map(|target| {
+            let mut arguments = vec!["test", "--all-features"];
+            arguments.extend(target.split(' '));
+            arguments.extend(["--", "--exact", "--test-threads=1"]);
+            arguments.extend(self.tests.iter().map(String::as_str));
+            arguments
+        })
+    }
+}
+
+/// How many tests passed in all the programs of this output.
+pub(crate) fn passed(output: &str) -> usize {
+    let results = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. "));
+    let count = |rest: &str| rest.split(' ').next()?.parse::<usize>().ok();
+    results.filter_map(count).sum()
+}
+
+/// `error: 1 target failed:` and a line per program in backquotes.
+fn failed_targets(output: &str) -> Vec<String> {
+    let list = output
+        .lines()
+        .skip_while(|line| !(line.starts_with("error: ") && line.trim_end().ends_with("failed:")));
+    let quoted = |line: &str| Some(line.trim().strip_prefix('`')?.strip_suffix('`')?.to_owned());
+    list.skip(1).map_while(quoted).collect()
+}
+
+/// The last of the lists that each program prints after `failures:`, which holds names alone.
+fn failed_tests(output: &str) -> Vec<String> {
+    let mut tests = Vec::new();
+    let mut inside = false;
+    for line in output.lines() {
+        match line.strip_prefix("    ") {
+            Some(name) if inside && !name.starts_with(' ') => tests.push(name.to_owned()),
+            _ => inside = line == "failures:",
+        }
+    }
+    tests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "\
+     Running tests/foreign.rs (target/debug/deps/foreign-1)
+test go ... FAILED
+test kazoo ... ok
+
+failures:
+
+---- go stdout ----
+
+thread 'go' panicked:
+    at nowhere
+
+failures:
+    go
+
+test result: FAILED. 6 passed; 1 failed; 0 ignored
+test result: ok. 12 passed; 0 failed; 0 ignored
+error: 1 target failed:
+    `-p lockkeeper-testbed --test foreign`
+";
+
+    #[test]
+    fn one_failed_test_is_looked_at_again_alone() {
+        let failures = Failures::deserving(ONE).unwrap();
+        assert_eq!(failures.tests, ["go"]);
+        let commands: Vec<_> = failures.commands().map(|words| words.join(" ")).collect();
+        let alone = "test --all-features -p lockkeeper-testbed --test foreign -- --exact --test-threads=1 go";
+        assert_eq!(commands, [alone]);
+        assert_eq!(passed(ONE), 12);
+    }
+
+    #[test]
+    fn many_failures_are_red_at_once() {
+        let many = ONE.replace("    go\n", "    go\n    kazoo\n    curator\n");
+        assert_eq!(Failures::deserving(&many), None);
+    }
+
+    #[test]
+    fn a_program_that_died_without_naming_a_test_is_red_at_once() {
+        let died = ONE.replace("failures:\n    go\n", "");
+        assert_eq!(Failures::deserving(&died), None);
+    }
+
+    #[test]
+    fn laws_and_examples_in_the_documentation_are_red_at_once() {
+        for red in ["-p lockkeeper --test conformance", "-p lockkeeper --doc"] {
+            let output = ONE.replace("-p lockkeeper-testbed --test foreign", red);
+            assert_eq!(Failures::deserving(&output), None);
+        }
+    }
+
+    #[test]
+    fn a_build_that_fails_is_red() {
+        assert_eq!(Failures::deserving("error: could not compile"), None);
+    }
+}
