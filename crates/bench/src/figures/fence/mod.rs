@@ -2,9 +2,11 @@
 //! in one run.
 
 mod file;
+mod http;
 mod object;
 mod redis;
 mod sql;
+mod tokens;
 
 use std::time::Instant;
 
@@ -23,6 +25,8 @@ pub(super) const SECTIONS: &[Section] = &[
     Section::new("redis", Measure::Local(redis::measure)),
     Section::new("file", Measure::Local(file::measure)),
     Section::new("object", Measure::Local(object::measure)),
+    Section::new("http", Measure::Local(http::measure)),
+    Section::new("tokens", Measure::Local(tokens::measure)),
 ];
 
 /// Rounds of plain and fenced writes next to each other; the first one warms up.
