@@ -1,12 +1,11 @@
 //! `lockkeeper lab`: the failure stories of the field, really happening.
 
-use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lockkeeper_lab::actor;
+use lockkeeper_lab::pages;
 use lockkeeper_lab::run::{Plan, Trouble, play};
 use lockkeeper_lab::scenario::Scenario;
 use lockkeeper_lab::scenarios;
@@ -49,17 +48,20 @@ fn run(options: &LabRunArgs) -> Result<u8, Failure> {
     let ended = play(&chosen, &plan, |one| progress.show(one));
     progress.clear();
 
-    let told: Vec<&Told> = ended.iter().flatten().collect();
+    let all = ended.len();
+    let told: Vec<Told> = ended.into_iter().flatten().collect();
     let strayed = told.iter().filter(|told| !told.is_as_told()).count();
-    let broken = ended.len() - told.len();
+    let broken = all - told.len();
     if let Some(directory) = &options.html {
-        write_pages(directory, &ended)?;
+        let failed = |error| format!("cannot write to {}: {error}", directory.display());
+        pages::write(directory, &told)
+            .map_err(|error| Failure::new(exit::OUTPUT, failed(error)))?;
     }
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{} scenarios in {:.0} s: {} as told, {strayed} not, {broken} could not be played; --seed {seed}",
-        ended.len(),
+        "{all} scenario{} in {:.0} s: {} as told, {strayed} not, {broken} could not be played; --seed {seed}",
+        if all == 1 { "" } else { "s" },
         began.elapsed().as_secs_f64(),
         told.len() - strayed,
     )?;
@@ -96,11 +98,6 @@ fn client_program() -> Result<Vec<String>, Failure> {
 fn seed_of_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
-}
-
-fn write_pages(_directory: &Path, _ended: &[Ended]) -> Result<(), Failure> {
-    let _ = fs::create_dir_all(_directory);
-    Ok(())
 }
 
 /// A line per scenario as it ends; on a terminal also one that counts.

@@ -1,12 +1,13 @@
 //! Plays scenarios, several at once, because most of the time they wait for a lease to end.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::scenario::{Part, Scenario, Verdict};
+use crate::checkers::{believed_holds, fence_order, guarded_resource};
+use crate::history::Event;
+use crate::scenario::{Expects, Outcome, Part, Scenario, Verdict};
 use crate::stage::Stage;
 use crate::told::{Played, Told};
 use crate::{Error, Result};
@@ -75,12 +76,31 @@ fn tell(scenario: &'static Scenario, plan: &Plan) -> std::result::Result<Told, T
 fn play_part(part: &'static Part, plan: &Plan) -> Result<Played> {
     let stage = Stage::new(plan.client.clone(), plan.seed);
     let began = Instant::now();
-    let outcome = (part.play)(&stage).map_err(|error| format!("part {}: {error}", part.name))?;
+    let seen = (part.play)(&stage).map_err(|error| format!("part {}: {error}", part.name))?;
+    let (took, history) = (began.elapsed(), stage.history());
+    let outcome = match part.expects {
+        Expects::Harm => seen,
+        Expects::NoHarm => checked(seen, &history),
+    };
     Ok(Played {
         part,
         verdict: Verdict::of(part.expects, &outcome),
         outcome,
-        history: stage.history(),
-        took: began.elapsed(),
+        history,
+        took,
     })
+}
+
+/// A way out must also stand before the checkers, whatever its own story found. Two believers at once are what a
+/// fence is there for, so where it had to refuse, they are no finding.
+fn checked(seen: Outcome, history: &[Event]) -> Outcome {
+    let mut findings = fence_order(history);
+    findings.extend(guarded_resource(history));
+    if matches!(seen, Outcome::Prevented(_)) {
+        findings.extend(believed_holds(history));
+    }
+    match findings.first() {
+        Some(finding) => Outcome::Harm(format!("{} But {finding}.", seen.words())),
+        None => seen,
+    }
 }
