@@ -10,7 +10,7 @@ use lockkeeper::backend::Query;
 use lockkeeper_testbed::{Redis, Server};
 
 use crate::Result;
-use crate::actor::Client;
+use crate::actor::{Client, Deed, Hands};
 use crate::history::{Event, Recorder, What};
 
 /// How often the server is asked who holds; only the pictures depend on it.
@@ -164,11 +164,32 @@ impl Stage {
             .build()?;
         let keeper = runtime.block_on(Keeper::builder().label("truth").connect(url))?;
         let query = Query::One(lock.parse()?);
+        let mut known = None;
         Ok(self.watch(lane, lock, move || {
-            let views = runtime.block_on(keeper.inspect(&query)).ok()?;
-            let holders = views.first()?.holders.iter();
+            // An engine that cannot be asked, as between two leaders, has not said that nobody holds.
+            let Ok(views) = runtime.block_on(keeper.inspect(&query)) else {
+                return known.clone();
+            };
+            let holders = views.iter().flat_map(|view| view.holders.iter());
             let labels: Vec<_> = holders.map(|holder| holder.party.label.clone()).collect();
-            Some(labels.join(", ")).filter(|labels| !labels.is_empty())
+            known = Some(labels.join(", ")).filter(|labels| !labels.is_empty());
+            known.clone()
+        }))
+    }
+
+    /// Writes down who really holds a naive lock by what is answered to this deed, as long as this lives.
+    ///
+    /// # Errors
+    /// When there is no runtime to ask in.
+    pub fn watch_by(&self, lane: &str, lock: &str, question: Deed) -> Result<Truth> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut hands = Hands::new("truth");
+        Ok(self.watch(lane, lock, move || {
+            let answer = runtime.block_on(hands.perform(question.clone())).ok()?;
+            let owner = answer.text().map(str::to_owned);
+            owner.filter(|owner| !owner.is_empty())
         }))
     }
 

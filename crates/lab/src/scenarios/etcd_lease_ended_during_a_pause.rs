@@ -1,0 +1,140 @@
+//! etcd: the holder is stopped for longer than its lease lasts.
+
+use std::time::Duration;
+
+use lockkeeper_testbed::Etcd;
+
+use crate::Result;
+use crate::actor::{Ask, Client, Deed};
+use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
+use crate::stage::{Stage, wait_until};
+
+use super::props::{account, deposit, judge_deposits, lock_on, read_account};
+use super::stopped_holder::{looks_first, writes_blindly};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "etcd-lease-ended-during-a-pause",
+    title: Text {
+        en: "An etcd lease ends during a pause",
+        zh: "进程暂停期间，etcd 租约到期",
+    },
+    story: Text {
+        en: "etcd agrees by Raft on who holds, and deletes the key of a lease that nobody keeps alive. A holder that is \
+             stopped keeps nothing alive, and no agreement among servers tells it so when it goes on.",
+        zh: "etcd 用 Raft 对持有者达成一致；租约无人续期，键就被删除。持有者停顿时无法续期，而服务器之间再一致，\
+             也没有人在它恢复时告诉它。",
+    },
+    proves: "N1, N2, L7, F1, F3",
+    parts: &[
+        Part {
+            name: "naive",
+            expects: Expects::Harm,
+            why: Text {
+                en: "Consensus makes the lock right, not the client: the write does not go through etcd.",
+                zh: "共识保证的是锁，而不是客户端：写操作并不经过 etcd。",
+            },
+            play: naive,
+        },
+        Part {
+            name: "lockkeeper",
+            expects: Expects::NoHarm,
+            why: Text {
+                en: "A guard counts its lease from before it was asked for, on a clock that runs while the process does not.",
+                zh: "守卫从发出请求之前开始计算租约，进程停住时这个时钟照样走。",
+            },
+            play: lockkeeper,
+        },
+        Part {
+            name: "fence",
+            expects: Expects::NoHarm,
+            why: Text {
+                en: "The token is a revision of etcd, which only rises, and the resource remembers the highest.",
+                zh: "令牌就是 etcd 的版本号，只增不减，而资源记得见过的最大值。",
+            },
+            play: fence,
+        },
+    ],
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+/// Of the naive lock, whose steps are programs of their own and need their time.
+const NAIVE_LEASE_SECONDS: &str = "3";
+
+fn naive(stage: &Stage) -> Result<Outcome> {
+    let (etcd, account) = (Etcd::start()?, account(stage)?);
+    let place = etcd.address().to_string();
+    // Not more often: each look is a program.
+    let look = etcdctl(&place, "sleep 0.1;", "get lock --print-value-only");
+    let _truth = stage.watch_by("etcd", "lock", look)?;
+    let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
+    let lease = lease(&mut a, &place, NAIVE_LEASE_SECONDS)?;
+    if !put_if_absent(&mut a, &place, &lease)? {
+        return Err("client A did not get the lock".into());
+    }
+    a.believes("lock", None);
+    let read = read_account(&mut a, &account)?;
+    run(
+        &mut a,
+        etcdctl(&place, "", &format!("lease keep-alive --once {lease}")),
+    )?;
+    a.pause()?;
+    let lease = self::lease(&mut b, &place, "60")?;
+    wait_until("client B gets the lock", || {
+        put_if_absent(&mut b, &place, &lease)
+    })?;
+    b.believes("lock", None);
+    let read_by_b = read_account(&mut b, &account)?;
+    deposit(&mut b, &account, read_by_b, 20, None)?;
+    a.resume()?;
+    deposit(&mut a, &account, read, 10, None)?;
+    judge_deposits(
+        &account,
+        "Client A stood still for longer than its lease of 3 s, client B was let in, and client A went on.",
+    )
+}
+
+fn lockkeeper(stage: &Stage) -> Result<Outcome> {
+    let etcd = Etcd::start()?;
+    looks_first(stage, &ask(&etcd), "etcd")
+}
+
+fn fence(stage: &Stage) -> Result<Outcome> {
+    let etcd = Etcd::start()?;
+    writes_blindly(stage, &ask(&etcd), "etcd")
+}
+
+fn ask(etcd: &Etcd) -> Ask {
+    lock_on(&format!("etcd://{}", etcd.address()), LEASE)
+}
+
+/// A new lease, by its number.
+fn lease(client: &mut Client, place: &str, seconds: &str) -> Result<String> {
+    let said = run(
+        client,
+        etcdctl(place, "", &format!("lease grant {seconds}")),
+    )?;
+    let number = said.split_whitespace().nth(1).ok_or("no lease was given")?;
+    Ok(number.to_owned())
+}
+
+/// The lock as people write it: the key, bound to the lease, if nobody has made it yet.
+fn put_if_absent(client: &mut Client, place: &str, lease: &str) -> Result<bool> {
+    let owner = client.name();
+    let transaction = format!(
+        "printf 'create(\"lock\") = \"0\"\\n\\nput lock \"{owner}\" --lease={lease}\\n\\n\\n' |"
+    );
+    let said = run(client, etcdctl(place, &transaction, "txn"))?;
+    Ok(said.starts_with("SUCCESS"))
+}
+
+fn etcdctl(place: &str, before: &str, words: &str) -> Deed {
+    let line = format!("{before} ETCDCTL_API=3 etcdctl --endpoints={place} {words}");
+    let words = ["sh", "-c", line.trim()].map(str::to_owned).to_vec();
+    Deed::Program { words }
+}
+
+fn run(client: &mut Client, deed: Deed) -> Result<String> {
+    let answer = client.ask(deed)?;
+    let said = answer.text().map(str::to_owned);
+    said.ok_or_else(|| answer.words().into())
+}
