@@ -48,8 +48,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
             name: "fence",
             expects: Expects::NoHarm,
             why: Text {
-                en: "The token is a revision of etcd, which only rises, and the resource remembers the highest.",
-                zh: "令牌就是 etcd 的版本号，只增不减，而资源记得见过的最大值。",
+                en: "The token comes from etcd's revision, which only rises, and the resource remembers the highest.",
+                zh: "令牌来自 etcd 的版本号（revision），只增不减，而资源记得见过的最大值。",
             },
             play: fence,
         },

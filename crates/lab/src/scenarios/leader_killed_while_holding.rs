@@ -1,11 +1,12 @@
-//! The server that knows who holds is killed: one Redis that keeps nothing, against three members of etcd.
+//! The server that knows who holds is killed: one Redis that keeps nothing, against three that agree.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockkeeper_testbed::{Etcd, EtcdThree, Redis};
+use lockkeeper_testbed::{Etcd, EtcdThree, Redis, Server, ZooKeeper, ZooKeeperThree};
 
 use crate::Result;
-use crate::actor::{Deed, redis};
+use crate::actor::{Answer, Deed, redis};
 use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
@@ -43,13 +44,24 @@ pub(super) const SCENARIO: Scenario = Scenario {
                 en: "Two of the three members knew the claim and its lease, and the keeper went on with the one that now leads.",
                 zh: "三个成员中有两个知道这把锁和它的租约，客户端随即与新的主节点继续工作。",
             },
-            play: lockkeeper,
+            play: on_etcd,
+        },
+        Part {
+            name: "lockkeeper-zookeeper",
+            expects: Expects::NoHarm,
+            why: Text {
+                en: "A session belongs to the ensemble and not to a server, so it goes on with whichever server is left.",
+                zh: "会话属于整个集群，而不属于某一台服务器，所以换一台服务器就能继续。",
+            },
+            play: on_zookeeper,
         },
     ],
 };
 
 /// Longer than an election on a busy machine.
 const LEASE: Duration = Duration::from_secs(5);
+/// The same for Java machines.
+const SESSION: Duration = Duration::from_secs(8);
 
 fn naive(stage: &Stage) -> Result<Outcome> {
     let (server, account) = (Redis::start()?, account(stage)?);
@@ -78,28 +90,66 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     )
 }
 
-fn lockkeeper(stage: &Stage) -> Result<Outcome> {
-    let (etcd, account) = (EtcdThree::start()?, account(stage)?);
-    let places: Vec<String> = etcd.addresses().iter().map(ToString::to_string).collect();
-    let ask = lock_on(&format!("etcd://{}", places.join(",")), LEASE);
-    let _truth = stage.watch_lock(&ask.url, "etcd", "lock")?;
+fn on_etcd(stage: &Stage) -> Result<Outcome> {
+    let etcd = EtcdThree::start()?;
+    let ensemble = Ensemble {
+        lane: "etcd",
+        lease: LEASE,
+        url: format!("etcd://{}", list(&etcd.addresses())),
+        nodes: etcd.nodes().iter().map(Etcd::server).collect(),
+        leader: &|| etcd.leader().map(Etcd::address),
+    };
+    survives(stage, &ensemble)
+}
+
+fn on_zookeeper(stage: &Stage) -> Result<Outcome> {
+    let zookeeper = ZooKeeperThree::start()?;
+    let session = SESSION.as_millis();
+    let hosts = list(&zookeeper.addresses());
+    let ensemble = Ensemble {
+        lane: "zookeeper",
+        lease: SESSION,
+        url: format!("zookeeper://{hosts}?session={session}ms"),
+        nodes: zookeeper.nodes().iter().map(ZooKeeper::server).collect(),
+        leader: &|| zookeeper.leader().map(ZooKeeper::address),
+    };
+    survives(stage, &ensemble)
+}
+
+/// Servers that elect one of them.
+struct Ensemble<'a> {
+    lane: &'static str,
+    lease: Duration,
+    url: String,
+    nodes: Vec<&'a Server>,
+    leader: &'a dyn Fn() -> Option<SocketAddr>,
+}
+
+fn survives(stage: &Stage, ensemble: &Ensemble<'_>) -> Result<Outcome> {
+    let account = account(stage)?;
+    let ask = lock_on(&ensemble.url, ensemble.lease);
+    let _truth = stage.watch_lock(&ask.url, ensemble.lane, "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
     let token_of_a = granted(&mut a, &ask)?;
     let read = read_account(&mut a, &account)?;
-    let waits = Deed::Acquire(ask);
+    let waits = Deed::Acquire(ask.clone());
     b.begin(&waits)?;
+    stage.await_line(&ask.url, "lock", 1)?;
 
-    let killed = kill_leader(stage, &etcd)?;
-    wait_until("client A renews its lease with the new leader", || {
-        let renewed = |what: &What| matches!(what, What::Renewed { .. });
+    let since = kill_leader(stage, ensemble)?;
+    wait_until("client A hears from the new leader", || {
+        let news = |what: &What| matches!(what, What::Renewed { .. } | What::Lost { .. });
         let history = stage.history();
-        let mut after = history.iter().filter(|event| event.at > killed);
-        Ok(after.any(|event| event.lane == "client A" && renewed(&event.what)))
+        let mut after = history.iter().filter(|event| event.at > since);
+        Ok(after.any(|event| event.lane == "client A" && news(&event.what)))
     })?;
-    if let Some(early) = b.finish_within(&waits, Duration::from_millis(1)) {
-        let words = early.words();
+    let seen = a.check("lock")?;
+    let early = b.finish_within(&waits, Duration::from_millis(1));
+    if let (Answer::Lost(_), _) | (_, Some(_)) = (&seen, &early) {
+        let early = early.map_or("still waits".to_owned(), |answer| answer.words());
         return Ok(Outcome::Harm(format!(
-            "Client B was answered while client A held: {words}."
+            "After the change of leader client A: {}; client B: {early}.",
+            seen.words()
         )));
     }
     deposit(&mut a, &account, read, 10, None)?;
@@ -120,22 +170,25 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
 }
 
 /// Kills who leads, and gives the time of this history at which another one leads.
-fn kill_leader(stage: &Stage, etcd: &EtcdThree) -> Result<u64> {
+fn kill_leader(stage: &Stage, ensemble: &Ensemble<'_>) -> Result<u64> {
     let mut old = None;
     wait_until("somebody leads", || {
-        old = etcd.leader().map(Etcd::address);
+        old = (ensemble.leader)();
         Ok(old.is_some())
     })?;
-    let mut nodes = etcd.nodes().iter().zip(1..);
+    let mut nodes = ensemble.nodes.iter().zip(1..);
     let (leader, number) = nodes
         .find(|(node, _)| Some(node.address()) == old)
         .ok_or("the leader is none of the three")?;
-    stage.kill(&format!("etcd {number}"), leader.server())?;
+    stage.kill(&format!("{} {number}", ensemble.lane), leader)?;
     wait_until("another one leads", || {
-        Ok(etcd
-            .leader()
-            .is_some_and(|node| Some(node.address()) != old))
+        Ok((ensemble.leader)().is_some_and(|address| Some(address) != old))
     })?;
-    stage.tell("etcd", "another member leads");
+    stage.tell(ensemble.lane, "another one leads");
     Ok(stage.recorder().now())
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(",")
 }

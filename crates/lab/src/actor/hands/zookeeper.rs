@@ -95,7 +95,7 @@ async fn perform(
             Ok(Answer::Text(String::from_utf8_lossy(&data).into_owned()))
         }
         ZooKeeperVerb::LockCommon { path } => loop {
-            let mode = CreateMode::Ephemeral.with_acls(open.clone());
+            let mode = CreateMode::Ephemeral.with_acls(open);
             match client.create(&path, label.as_bytes(), &mode).await {
                 Ok(_) => return Ok(Answer::Text(path)),
                 Err(Error::NodeExists) => {}
