@@ -163,7 +163,7 @@ impl Stage {
         let mut known = None;
         Ok(self.watch(lane, lock, move || {
             // An engine that cannot be asked, as between two leaders, has not said that nobody holds.
-            if let Ok(views) = eye.look() {
+            if let Ok(Some(views)) = eye.look() {
                 let holders = views.iter().flat_map(|view| &view.holders);
                 let labels: Vec<_> = holders.map(|holder| holder.party.label.clone()).collect();
                 known = Some(labels.join(", ")).filter(|labels| !labels.is_empty());
@@ -179,7 +179,7 @@ impl Stage {
     pub fn await_line(&self, url: &str, lock: &str, number: usize) -> Result<()> {
         let eye = Eye::on(url, lock)?;
         wait_until("they are in line", || {
-            let views = eye.look()?;
+            let views = eye.look()?.unwrap_or_default();
             Ok(views.iter().map(|view| view.waiters.len()).sum::<usize>() >= number)
         })
     }
@@ -240,9 +240,14 @@ struct Eye {
 
 impl Eye {
     fn on(url: &str, lock: &str) -> Result<Eye> {
-        let runtime = runtime()?;
-        let keeper = runtime.block_on(Keeper::builder().label("truth").connect(url))?;
-        let query = Query::One(lock.parse()?);
+        let (runtime, query) = (runtime()?, Query::One(lock.parse()?));
+        let mut keeper = None;
+        wait_until("the engine answers", || {
+            let connecting = Keeper::builder().label("truth").connect(url);
+            keeper = answered(runtime.block_on(connecting))?;
+            Ok(keeper.is_some())
+        })?;
+        let keeper = keeper.ok_or("no keeper")?;
         Ok(Eye {
             runtime,
             keeper,
@@ -250,8 +255,18 @@ impl Eye {
         })
     }
 
-    fn look(&self) -> Result<Vec<LockView>> {
-        Ok(self.runtime.block_on(self.keeper.inspect(&self.query))?)
+    /// What the engine says, if it answers.
+    fn look(&self) -> Result<Option<Vec<LockView>>> {
+        answered(self.runtime.block_on(self.keeper.inspect(&self.query)))
+    }
+}
+
+/// That an engine did not answer in time is no trouble of the lab: it can be asked again.
+fn answered<T>(answer: std::result::Result<T, lockkeeper::Error>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(lockkeeper::Error::Unreachable { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     ],
 };
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(2);
 /// Of the naive lock, whose steps are programs of their own and need their time.
 const NAIVE_LEASE_SECONDS: &str = "3";
 

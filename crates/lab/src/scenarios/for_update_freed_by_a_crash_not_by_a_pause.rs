@@ -66,7 +66,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     ],
 };
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_millis(1500);
 /// How long client B waits for the row.
 const PATIENCE: Duration = Duration::from_secs(3);
 const TABLE: &str = "CREATE TABLE locks (name text PRIMARY KEY); INSERT INTO locks VALUES ('lock')";

@@ -5,7 +5,7 @@ use lockkeeper_testbed::Redis;
 use crate::Result;
 use crate::actor::{Answer, Ask, Client, Deed};
 use crate::scenario::Outcome;
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_until};
 
 use super::props::{account, deposit, judge_deposits, pass, read_account};
 
@@ -79,7 +79,17 @@ fn judge_late_write(account: &Redis, late: &Answer) -> Result<Outcome> {
 
 /// Acquires, or the story cannot be told.
 pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
-    let answer = client.acquire(ask)?;
+    let answer = insist(client, ask)?;
     let refused = || format!("{} was not let in: {}", client.name(), answer.words());
     answer.token().ok_or_else(|| refused().into())
+}
+
+/// Asks for the lock; when the engine did not answer in time, again.
+pub(super) fn insist(client: &mut Client, ask: &Ask) -> Result<Answer> {
+    let mut answer = Answer::Nothing;
+    wait_until("the engine answers", || {
+        answer = client.acquire(ask)?;
+        Ok(!matches!(answer, Answer::Unknown(_)))
+    })?;
+    Ok(answer)
 }

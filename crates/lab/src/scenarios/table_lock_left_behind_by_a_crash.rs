@@ -11,7 +11,7 @@ use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
 use super::props::lock_on;
-use super::stopped_holder::granted;
+use super::stopped_holder::{granted, insist};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "table-lock-left-behind-by-a-crash",
@@ -48,7 +48,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     ],
 };
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_millis(1500);
 /// Several leases: whoever is not in by then is not let in.
 const PATIENCE: Duration = Duration::from_secs(3);
 const TABLE: &str = "CREATE TABLE locks (name text PRIMARY KEY, owner text NOT NULL)";
@@ -94,7 +94,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     let dead = granted(&mut a, &ask)?;
     a.kill()?;
     let began = Instant::now();
-    let answer = b.acquire(&ask)?;
+    let answer = insist(&mut b, &ask)?;
     let waited = began.elapsed().as_secs_f64();
     let Some(next) = answer.token() else {
         return Ok(Outcome::Harm(format!(
