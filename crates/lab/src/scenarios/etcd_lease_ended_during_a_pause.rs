@@ -67,22 +67,12 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let look = etcdctl(&place, "sleep 0.1;", "get lock --print-value-only");
     let _truth = stage.watch_by("etcd", "lock", look)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    let lease = lease(&mut a, &place, NAIVE_LEASE_SECONDS)?;
-    if !put_if_absent(&mut a, &place, &lease)? {
-        return Err("client A did not get the lock".into());
-    }
-    a.believes("lock", None);
+    let lease = take(&mut a, &place, NAIVE_LEASE_SECONDS)?;
     let read = read_account(&mut a, &account)?;
-    run(
-        &mut a,
-        etcdctl(&place, "", &format!("lease keep-alive --once {lease}")),
-    )?;
+    let keep_alive = format!("lease keep-alive --once {lease}");
+    a.ask(etcdctl(&place, "", &keep_alive))?;
     a.pause()?;
-    let lease = self::lease(&mut b, &place, "60")?;
-    wait_until("client B gets the lock", || {
-        put_if_absent(&mut b, &place, &lease)
-    })?;
-    b.believes("lock", None);
+    take(&mut b, &place, "60")?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     a.resume()?;
@@ -107,34 +97,28 @@ fn ask(etcd: &Etcd) -> Ask {
     lock_on(&format!("etcd://{}", etcd.address()), LEASE)
 }
 
-/// A new lease, by its number.
-fn lease(client: &mut Client, place: &str, seconds: &str) -> Result<String> {
-    let said = run(
-        client,
-        etcdctl(place, "", &format!("lease grant {seconds}")),
-    )?;
-    let number = said.split_whitespace().nth(1).ok_or("no lease was given")?;
-    Ok(number.to_owned())
-}
-
-/// The lock as people write it: the key, bound to the lease, if nobody has made it yet.
-fn put_if_absent(client: &mut Client, place: &str, lease: &str) -> Result<bool> {
-    let owner = client.name();
-    let transaction = format!(
-        "printf 'create(\"lock\") = \"0\"\\n\\nput lock \"{owner}\" --lease={lease}\\n\\n\\n' |"
-    );
-    let said = run(client, etcdctl(place, &transaction, "txn"))?;
-    Ok(said.starts_with("SUCCESS"))
+/// The lock as people write it: a lease, and the key bound to it if nobody has made it yet. Gives the lease.
+fn take(client: &mut Client, place: &str, seconds: &str) -> Result<String> {
+    let owner = client.name().to_owned();
+    let grant = etcdctl(place, "", &format!("lease grant {seconds}"));
+    let mut lease = String::new();
+    wait_until("a client makes the key", || {
+        let granted = client.ask(grant.clone())?;
+        let number = granted.text().and_then(|said| said.split(' ').nth(1));
+        lease = number.ok_or_else(|| granted.words())?.to_owned();
+        let transaction = format!(
+            "printf 'create(\"lock\") = \"0\"\\n\\nput lock \"{owner}\" --lease={lease}\\n\\n\\n' |"
+        );
+        // On a busy machine the lease may have ended before the transaction came.
+        let made = client.ask(etcdctl(place, &transaction, "txn"))?;
+        Ok(made.text().is_some_and(|said| said.starts_with("SUCCESS")))
+    })?;
+    client.believes("lock", None);
+    Ok(lease)
 }
 
 fn etcdctl(place: &str, before: &str, words: &str) -> Deed {
     let line = format!("{before} ETCDCTL_API=3 etcdctl --endpoints={place} {words}");
     let words = ["sh", "-c", line.trim()].map(str::to_owned).to_vec();
     Deed::Program { words }
-}
-
-fn run(client: &mut Client, deed: Deed) -> Result<String> {
-    let answer = client.ask(deed)?;
-    let said = answer.text().map(str::to_owned);
-    said.ok_or_else(|| answer.words().into())
 }

@@ -91,18 +91,19 @@ fn fence(stage: &Stage) -> Result<Outcome> {
     writes_blindly(stage, &ask(&zookeeper), "zookeeper")
 }
 
-/// Asks until the node is there and is this client's. A session that is slow to begin is begun again.
+/// Asks until the node is there and is this client's, which it may be by an attempt whose answer was lost.
 fn take(client: &mut Client, address: &str, session: Duration) -> Result<()> {
     let create = ZooKeeperVerb::Create {
         path: NODE.into(),
         sequential: false,
     };
     let create = asked(address, session, create);
+    let read = asked(address, session, ZooKeeperVerb::Read { path: NODE.into() });
     wait_until("a client makes the node", || {
         Ok(match client.ask(create.clone())? {
             Answer::Text(_) => true,
-            Answer::Nothing | Answer::Failed(_) => false,
-            other => return Err(other.words().into()),
+            Answer::Nothing => client.ask(read.clone())?.text() == Some(client.name()),
+            _ => false,
         })
     })?;
     client.believes("lock", None);

@@ -40,7 +40,11 @@ impl Session {
         Ok(match perform(&client, &self.label, verb).await {
             Ok(answer) => answer,
             Err(Error::NodeExists) => Answer::Nothing,
-            Err(Error::SessionExpired) => Answer::Lost("the session has expired".to_owned()),
+            Err(Error::SessionExpired) => {
+                // The next verb begins another one.
+                self.open = None;
+                Answer::Lost("the session has expired".to_owned())
+            }
             Err(Error::ConnectionLoss) => Answer::Unknown("the connection was lost".to_owned()),
             Err(error) => Answer::Failed(error.to_string()),
         })
