@@ -6,11 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
-use lockkeeper::backend::Query;
+use lockkeeper::backend::{LockView, Query};
 use lockkeeper_testbed::{Redis, Server};
 
 use crate::Result;
-use crate::actor::Client;
+use crate::actor::{Client, Deed, Hands};
 use crate::history::{Event, Recorder, What};
 
 /// How often the server is asked who holds; only the pictures depend on it.
@@ -159,16 +159,42 @@ impl Stage {
     /// # Errors
     /// When the engine cannot be asked.
     pub fn watch_lock(&self, url: &str, lane: &str, lock: &str) -> Result<Truth> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let keeper = runtime.block_on(Keeper::builder().label("truth").connect(url))?;
-        let query = Query::One(lock.parse()?);
+        let eye = Eye::on(url, lock)?;
+        let mut known = None;
         Ok(self.watch(lane, lock, move || {
-            let views = runtime.block_on(keeper.inspect(&query)).ok()?;
-            let holders = views.first()?.holders.iter();
-            let labels: Vec<_> = holders.map(|holder| holder.party.label.clone()).collect();
-            Some(labels.join(", ")).filter(|labels| !labels.is_empty())
+            // An engine that cannot be asked, as between two leaders, has not said that nobody holds.
+            if let Ok(Some(views)) = eye.look() {
+                let holders = views.iter().flat_map(|view| &view.holders);
+                let labels: Vec<_> = holders.map(|holder| holder.party.label.clone()).collect();
+                known = Some(labels.join(", ")).filter(|labels| !labels.is_empty());
+            }
+            known.clone()
+        }))
+    }
+
+    /// Waits until so many are in line for a lock of lockkeeper, by what the engine says.
+    ///
+    /// # Errors
+    /// When the engine cannot be asked, or they are not in line after far too long.
+    pub fn await_line(&self, url: &str, lock: &str, number: usize) -> Result<()> {
+        let eye = Eye::on(url, lock)?;
+        wait_until("they are in line", || {
+            let views = eye.look()?.unwrap_or_default();
+            Ok(views.iter().map(|view| view.waiters.len()).sum::<usize>() >= number)
+        })
+    }
+
+    /// Writes down who really holds a naive lock by what is answered to this deed, as long as this lives.
+    ///
+    /// # Errors
+    /// When there is no runtime to ask in.
+    pub fn watch_by(&self, lane: &str, lock: &str, question: Deed) -> Result<Truth> {
+        let runtime = runtime()?;
+        let mut hands = Hands::new("truth");
+        Ok(self.watch(lane, lock, move || {
+            let answer = runtime.block_on(hands.perform(question.clone())).ok()?;
+            let owner = answer.text().map(str::to_owned);
+            owner.filter(|owner| !owner.is_empty())
         }))
     }
 
@@ -203,6 +229,50 @@ impl Stage {
         let watcher = Some(watcher);
         Truth { over, watcher }
     }
+}
+
+/// Sees what the engine says about a lock of lockkeeper.
+struct Eye {
+    runtime: tokio::runtime::Runtime,
+    keeper: Keeper,
+    query: Query,
+}
+
+impl Eye {
+    fn on(url: &str, lock: &str) -> Result<Eye> {
+        let (runtime, query) = (runtime()?, Query::One(lock.parse()?));
+        let mut keeper = None;
+        wait_until("the engine answers", || {
+            let connecting = Keeper::builder().label("truth").connect(url);
+            keeper = answered(runtime.block_on(connecting))?;
+            Ok(keeper.is_some())
+        })?;
+        let keeper = keeper.ok_or("no keeper")?;
+        Ok(Eye {
+            runtime,
+            keeper,
+            query,
+        })
+    }
+
+    /// What the engine says, if it answers.
+    fn look(&self) -> Result<Option<Vec<LockView>>> {
+        answered(self.runtime.block_on(self.keeper.inspect(&self.query)))
+    }
+}
+
+/// That an engine did not answer in time is no trouble of the lab: it can be asked again.
+fn answered<T>(answer: std::result::Result<T, lockkeeper::Error>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(lockkeeper::Error::Unreachable { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    Ok(builder.enable_all().build()?)
 }
 
 /// Watches who really holds, as long as it lives.

@@ -59,6 +59,15 @@ pub enum Deed {
         /// The pass to show.
         pass: Option<Shown>,
     },
+    /// Many do the same at once, each with connections and sessions of its own. Answers when all have begun.
+    Crowd {
+        /// How many.
+        size: usize,
+        /// What each of them does.
+        each: Box<Deed>,
+    },
+    /// Gives how many of the crowds have done what they were told, and failed at nothing.
+    CrowdDone,
 }
 
 /// What a write shows to the fence.
@@ -99,6 +108,16 @@ pub enum ZooKeeperVerb {
     },
     /// Waits until the node is deleted; answers at once if it is not there.
     AwaitDeletion {
+        /// Its path.
+        path: String,
+    },
+    /// Gives what is in a node: for an ephemeral one, the name of who made it.
+    Read {
+        /// Its path.
+        path: String,
+    },
+    /// The lock of one common node: makes it, or waits with everybody else for its deletion and tries again.
+    LockCommon {
         /// Its path.
         path: String,
     },
@@ -207,12 +226,16 @@ impl Deed {
                 ZooKeeperVerb::Delete { path } => format!("delete {path}"),
                 ZooKeeperVerb::Children { path } => format!("ls {path}"),
                 ZooKeeperVerb::AwaitDeletion { path } => format!("watch {path}"),
+                ZooKeeperVerb::Read { path } => format!("get {path}"),
+                ZooKeeperVerb::LockCommon { path } => format!("lock {path}"),
             },
             Deed::Program { words } => words.join(" "),
             Deed::Acquire(ask) => format!("acquire {}", ask.name),
             Deed::Release { name } => format!("release {name}"),
             Deed::Check { name } => format!("check {name}"),
             Deed::Write { key, value, .. } => format!("write {key} = {value}"),
+            Deed::Crowd { size, each } => format!("{size} times: {}", each.words()),
+            Deed::CrowdDone => "how many are done".to_owned(),
         }
     }
 }

@@ -9,4 +9,5 @@ mod player;
 
 pub use client::{Client, redis, sql};
 pub use deeds::{Answer, Ask, Deed, Shown, ZooKeeperVerb};
+pub(crate) use hands::Hands;
 pub use player::play;

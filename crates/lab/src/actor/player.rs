@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::deeds::{Answer, Deed, Said};
@@ -14,6 +15,8 @@ use crate::history::monotonic;
 /// # Errors
 /// When a line is not a deed, or there is nobody left to answer to.
 pub fn play(label: &str) -> Result<()> {
+    // One that is stopped when its lab is killed would never see its input close.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

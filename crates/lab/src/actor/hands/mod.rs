@@ -1,5 +1,6 @@
 //! How deeds are done: one file per kind of server, connections last as long as the client.
 
+mod crowd;
 mod keeper;
 mod redis;
 mod sql;
@@ -11,24 +12,28 @@ use super::deeds::{Answer, Deed};
 use crate::Result;
 
 /// Everything that a client holds in its hands.
-pub(super) struct Hands {
+pub(crate) struct Hands {
+    label: String,
     keepers: keeper::Keepers,
     redis: redis::Connections,
     sql: sql::Connections,
     zookeeper: zookeeper::Session,
+    crowd: crowd::Crowd,
 }
 
 impl Hands {
-    pub(super) fn new(label: &str) -> Hands {
+    pub(crate) fn new(label: &str) -> Hands {
         Hands {
+            label: label.to_owned(),
             keepers: keeper::Keepers::new(label),
             redis: redis::Connections::default(),
             sql: sql::Connections::default(),
-            zookeeper: zookeeper::Session::default(),
+            zookeeper: zookeeper::Session::new(label),
+            crowd: crowd::Crowd::default(),
         }
     }
 
-    pub(super) async fn perform(&mut self, deed: Deed) -> Result<Answer> {
+    pub(crate) async fn perform(&mut self, deed: Deed) -> Result<Answer> {
         match deed {
             Deed::Redis { address, command } => self.redis.command(&address, &command).await,
             Deed::Sql { url, statement } => self.sql.run(&url, &statement).await,
@@ -50,6 +55,11 @@ impl Hands {
                 let pass = pass.map(|shown| self.keepers.pass(&shown)).transpose()?;
                 self.redis.write(&address, &key, &value, pass).await
             }
+            Deed::Crowd { size, each } => {
+                self.crowd.begin(&self.label, size, &each);
+                Ok(Answer::Text(size.to_string()))
+            }
+            Deed::CrowdDone => self.crowd.done(),
         }
     }
 }

@@ -23,7 +23,9 @@ impl Connections {
         }
         let client = redis::Client::open(format!("redis://{address}"))?;
         // A story may hold an answer back for as long as it likes.
-        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        let patient = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let fresh = client
             .get_multiplexed_async_connection_with_config(&patient)
             .await?;

@@ -8,12 +8,17 @@ use crate::Result;
 use crate::actor::deeds::{Answer, ZooKeeperVerb};
 
 /// The session, from the first verb on.
-#[derive(Default)]
 pub(super) struct Session {
+    label: String,
     open: Option<Client>,
 }
 
 impl Session {
+    pub(super) fn new(label: &str) -> Session {
+        let label = label.to_owned();
+        Session { label, open: None }
+    }
+
     async fn to(&mut self, address: &str, session_ms: u64) -> Result<Client> {
         if let Some(open) = &self.open {
             return Ok(open.clone());
@@ -32,17 +37,25 @@ impl Session {
         verb: ZooKeeperVerb,
     ) -> Result<Answer> {
         let client = self.to(address, session_ms).await?;
-        Ok(match perform(&client, verb).await {
+        Ok(match perform(&client, &self.label, verb).await {
             Ok(answer) => answer,
             Err(Error::NodeExists) => Answer::Nothing,
-            Err(Error::SessionExpired) => Answer::Lost("the session has expired".to_owned()),
+            Err(Error::SessionExpired) => {
+                // The next verb begins another one.
+                self.open = None;
+                Answer::Lost("the session has expired".to_owned())
+            }
             Err(Error::ConnectionLoss) => Answer::Unknown("the connection was lost".to_owned()),
             Err(error) => Answer::Failed(error.to_string()),
         })
     }
 }
 
-async fn perform(client: &Client, verb: ZooKeeperVerb) -> std::result::Result<Answer, Error> {
+async fn perform(
+    client: &Client,
+    label: &str,
+    verb: ZooKeeperVerb,
+) -> std::result::Result<Answer, Error> {
     let open = Acls::anyone_all();
     match verb {
         ZooKeeperVerb::Create { path, sequential } => {
@@ -51,7 +64,8 @@ async fn perform(client: &Client, verb: ZooKeeperVerb) -> std::result::Result<An
             } else {
                 CreateMode::Ephemeral
             };
-            let (_, sequence) = client.create(&path, b"", &mode.with_acls(open)).await?;
+            let mode = mode.with_acls(open);
+            let (_, sequence) = client.create(&path, label.as_bytes(), &mode).await?;
             let suffix = if sequential {
                 sequence.to_string()
             } else {
@@ -79,6 +93,22 @@ async fn perform(client: &Client, verb: ZooKeeperVerb) -> std::result::Result<An
                 return Ok(Answer::Text(path));
             }
             watcher.changed().await;
+        },
+        ZooKeeperVerb::Read { path } => {
+            let (data, _) = client.get_data(&path).await?;
+            Ok(Answer::Text(String::from_utf8_lossy(&data).into_owned()))
+        }
+        ZooKeeperVerb::LockCommon { path } => loop {
+            let mode = CreateMode::Ephemeral.with_acls(open);
+            match client.create(&path, label.as_bytes(), &mode).await {
+                Ok(_) => return Ok(Answer::Text(path)),
+                Err(Error::NodeExists) => {}
+                Err(error) => return Err(error),
+            }
+            let (found, watcher) = client.check_and_watch_stat(&path).await?;
+            if found.is_some() {
+                watcher.changed().await;
+            }
         },
     }
 }
