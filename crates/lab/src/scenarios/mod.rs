@@ -1,5 +1,6 @@
 //! The stories, in the order in which the field learned them. One file per story.
 
+mod crash_between_setnx_and_expire;
 mod crash_without_expiry;
 mod etcd_lease_ended_during_a_pause;
 mod expiry_while_working;
@@ -11,12 +12,23 @@ mod props;
 mod stopped_holder;
 mod table_lock_left_behind_by_a_crash;
 mod zookeeper_session_ended_during_a_pause;
+mod deleting_somebody_elses_lock;
+mod evicted_by_memory_pressure;
+mod expiry_while_working;
+mod get_then_del_race;
+mod grant_slower_than_its_own_lease;
+mod no_watchdog;
+mod props;
+mod re_entry;
+mod retry_that_blocks_on_itself;
+mod sentinel_fail_over;
 
 use crate::scenario::Scenario;
 
 /// All of them, in the order in which they are told.
 pub const ALL: &[Scenario] = &[
     crash_without_expiry::SCENARIO,
+    crash_between_setnx_and_expire::SCENARIO,
     expiry_while_working::SCENARIO,
     zookeeper_session_ended_during_a_pause::SCENARIO,
     etcd_lease_ended_during_a_pause::SCENARIO,
@@ -25,6 +37,14 @@ pub const ALL: &[Scenario] = &[
     table_lock_left_behind_by_a_crash::SCENARIO,
     for_update_freed_by_a_crash_not_by_a_pause::SCENARIO,
     lock_stranded_by_a_pooler::SCENARIO,
+    deleting_somebody_elses_lock::SCENARIO,
+    get_then_del_race::SCENARIO,
+    grant_slower_than_its_own_lease::SCENARIO,
+    retry_that_blocks_on_itself::SCENARIO,
+    no_watchdog::SCENARIO,
+    re_entry::SCENARIO,
+    sentinel_fail_over::SCENARIO,
+    evicted_by_memory_pressure::SCENARIO,
 ];
 
 /// The scenario of this name.

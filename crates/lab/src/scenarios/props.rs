@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockkeeper_testbed::Redis;
+use lockkeeper_testbed::{Proxy, Redis};
 
 use crate::Result;
-use crate::actor::{Ask, Client, Shown};
+use crate::actor::{Answer, Ask, Client, Deed, Shown};
 use crate::scenario::Outcome;
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_until};
 
 /// The lock `lock`, for which everybody waits long.
 pub(super) fn lock_on(url: &str, lease: Duration) -> Ask {
@@ -58,4 +58,77 @@ pub(super) fn judge_deposits(account: &Redis, what_happened: &str) -> Result<Out
             "{what_happened} Of 100 + 10 + 20 only {other} is there: a deposit is lost."
         )),
     })
+}
+
+/// Asks once for the naive lock `lock`, `SET NX PX` with the asker's name as its value; whoever gets it believes it.
+pub(super) fn set_nx(client: &mut Client, redis: &Redis, lease: Duration) -> Result<bool> {
+    let (name, lease) = (client.name().to_owned(), lease.as_millis().to_string());
+    let got = client.redis(redis, &["SET", "lock", &name, "NX", "PX", &lease])?;
+    if got.is_some() {
+        client.believes("lock", None);
+    }
+    Ok(got.is_some())
+}
+
+/// Asks for the naive lock until it is had.
+pub(super) fn wait_for_nx(client: &mut Client, redis: &Redis, lease: Duration) -> Result<()> {
+    wait_until("the naive lock is free", || set_nx(client, redis, lease))
+}
+
+/// A command that goes through a proxy.
+pub(super) fn through(proxy: &Proxy, command: &[&str]) -> Deed {
+    let address = proxy.address().to_string();
+    let command = command.iter().map(|word| (*word).to_owned()).collect();
+    Deed::Redis { address, command }
+}
+
+/// The key of lockkeeper's claims on the lock, while there are any.
+pub(super) fn claims(redis: &Redis) -> Result<Option<String>> {
+    let keys = redis.ask(&["KEYS", "*:k:lock"])?.text();
+    Ok(keys.lines().next().map(str::to_owned))
+}
+
+/// Lets a client connect, so that what comes next is the lock and nothing else.
+pub(super) fn connect(client: &mut Client, url: &str) -> Result<()> {
+    let mut other = lock_on(url, Duration::from_secs(10));
+    "another lock".clone_into(&mut other.name);
+    client.acquire(&other)?;
+    client.release(&other.name)?;
+    Ok(())
+}
+
+/// Lets a client acquire, and tells its token.
+pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
+    let answer = client.acquire(ask)?;
+    let not = || format!("{} was not let in: {}", client.name(), answer.words());
+    Ok(answer.token().ok_or_else(not)?)
+}
+
+/// Client B came in beside client A, which has read before: both pay in through the fence, the newer one first.
+pub(super) fn judge_stale_write(
+    a: &mut Client,
+    read: i64,
+    b: &mut Client,
+    account: &Redis,
+    what_happened: &str,
+) -> Result<Outcome> {
+    let read_by_b = read_account(b, account)?;
+    let newer = deposit(b, account, read_by_b, 20, pass())?;
+    let older = deposit(a, account, read, 10, pass())?;
+    let balance = account.ask(&["GET", "account"])?.text();
+    Ok(if newer && !older && balance == "120" {
+        Outcome::Refused(format!(
+            "{what_happened} The fence took the write of client B and refused the older one of client A: 100 + 20 = 120."
+        ))
+    } else {
+        Outcome::Harm(format!(
+            "{what_happened} The fence took B's write: {newer}, A's write: {older}; the balance is {balance}."
+        ))
+    })
+}
+
+/// What a client was told, without the advice: errors are long, and their beginning says what happened.
+pub(super) fn first_words(told: &Answer) -> String {
+    let words = told.words();
+    words.split([';', '\n']).next().unwrap_or(&words).to_owned()
 }
