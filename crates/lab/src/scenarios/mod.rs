@@ -3,6 +3,11 @@
 mod crash_without_expiry;
 mod expiry_while_working;
 mod props;
+mod redlock;
+mod redlock_clock_jump;
+mod redlock_node_restarted_empty;
+mod redlock_pause_after_the_check;
+mod redlock_pause_before_the_check;
 
 use crate::scenario::Scenario;
 
@@ -10,6 +15,10 @@ use crate::scenario::Scenario;
 pub const ALL: &[Scenario] = &[
     crash_without_expiry::SCENARIO,
     expiry_while_working::SCENARIO,
+    redlock_node_restarted_empty::SCENARIO,
+    redlock_clock_jump::SCENARIO,
+    redlock_pause_before_the_check::SCENARIO,
+    redlock_pause_after_the_check::SCENARIO,
 ];
 
 /// The scenario of this name.

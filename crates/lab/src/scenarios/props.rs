@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_testbed::Redis;
 
 use crate::Result;
-use crate::actor::{Ask, Client, Shown};
+use crate::actor::{Answer, Ask, Client, Deed, Shown};
 use crate::scenario::Outcome;
 use crate::stage::Stage;
 
@@ -56,6 +56,41 @@ pub(super) fn judge_deposits(account: &Redis, what_happened: &str) -> Result<Out
         )),
         other => Outcome::Harm(format!(
             "{what_happened} Of 100 + 10 + 20 only {other} is there: a deposit is lost."
+        )),
+    })
+}
+
+/// Deposits behind the fence, with the pass of the lock; gives what the fence says.
+pub(super) fn deposit_fenced(
+    client: &mut Client,
+    account: &Redis,
+    read: i64,
+    more: i64,
+) -> Result<Answer> {
+    client.ask(Deed::Write {
+        address: account.address().to_string(),
+        key: "account".to_owned(),
+        value: (read + more).to_string(),
+        pass: pass(),
+    })
+}
+
+/// After client B's deposit of 20, and one of 10 by client A, which does not hold any more and knows only of 100: whether
+/// the fence refused it.
+pub(super) fn judge_late_deposit(
+    account: &Redis,
+    late: &Answer,
+    what_happened: &str,
+) -> Result<Outcome> {
+    let balance = account.ask(&["GET", "account"])?.text();
+    Ok(match late {
+        Answer::Refused { offered, highest } if balance == "120" => Outcome::Refused(format!(
+            "{what_happened} The fence refused client A's write: it came with token {offered}, and {highest} had been \
+             seen, so the 120 of client B stand."
+        )),
+        other => Outcome::Harm(format!(
+            "{what_happened} The late write was {}, and the account has {balance} instead of 120.",
+            other.words()
         )),
     })
 }
