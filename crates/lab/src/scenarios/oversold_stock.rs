@@ -10,7 +10,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::lock_on;
+use super::props::{get_in, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "oversold-stock",
@@ -308,8 +308,7 @@ fn lock_and_fence(stage: &Stage) -> Result<Outcome> {
     let mut seen = Vec::new();
     // The first buyer is stopped with what it read until the others are done.
     for buyer in [0, 1, 2] {
-        let granted = shop.buyers[buyer].acquire(&ask)?;
-        let token = granted.token().ok_or_else(|| granted.words())?;
+        let token = get_in(&mut shop.buyers[buyer], &ask)?;
         let left = shop.left(buyer)?;
         seen.push((token, left));
         if buyer == 0 {

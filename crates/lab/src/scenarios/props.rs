@@ -7,7 +7,7 @@ use lockkeeper_testbed::Redis;
 use crate::Result;
 use crate::actor::{Answer, Ask, Client, Deed, Shown};
 use crate::scenario::Outcome;
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_until};
 
 /// The lock `lock`, for which everybody waits long.
 pub(super) fn lock_on(url: &str, lease: Duration) -> Ask {
@@ -93,4 +93,20 @@ pub(super) fn judge_late_deposit(
             other.words()
         )),
     })
+}
+
+/// Acquires, and gives the token. An engine that did not answer in time is asked again: a loaded machine is no part of the
+/// story.
+pub(super) fn get_in(client: &mut Client, ask: &Ask) -> Result<u64> {
+    let mut token = None;
+    wait_until("the engine lets a client in", || {
+        let answer = client.acquire(ask)?;
+        token = answer.token();
+        match answer {
+            Answer::Granted { .. } => Ok(true),
+            Answer::Unknown(_) => Ok(false),
+            other => Err(format!("{} was not let in: {}", client.name(), other.words()).into()),
+        }
+    })?;
+    token.ok_or_else(|| "a grant without a token".into())
 }

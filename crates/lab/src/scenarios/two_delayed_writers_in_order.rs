@@ -10,7 +10,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{account, deposit_fenced, judge_late_deposit, lock_on, read_account};
+use super::props::{account, deposit_fenced, get_in, judge_late_deposit, lock_on, read_account};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "two-delayed-writers-in-order",
@@ -55,12 +55,12 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let ask = lock_on(&server.url(), LEASE);
     let _truth = stage.watch_lock(&ask.url, "redis", "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    let token = a.acquire(&ask)?.token().ok_or("client A was not let in")?;
+    let token = get_in(&mut a, &ask)?;
     let read = read_account(&mut a, &account)?;
     let seen = highest(&mut a, &account)?;
     a.pause()?;
 
-    let token_of_b = b.acquire(&ask)?.token().ok_or("client B was not let in")?;
+    let token_of_b = get_in(&mut b, &ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     let seen_by_b = highest(&mut b, &account)?;
     if seen_by_b < token_of_b {
@@ -113,13 +113,11 @@ fn fence(stage: &Stage) -> Result<Outcome> {
     let ask = lock_on(&server.url(), LEASE);
     let _truth = stage.watch_lock(&ask.url, "redis", "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    a.acquire(&ask)?;
+    get_in(&mut a, &ask)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
 
-    if !b.acquire(&ask)?.is_granted() {
-        return Err("client B was never let in".into());
-    }
+    get_in(&mut b, &ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit_fenced(&mut b, &account, read_by_b, 20)?;
     a.resume()?;
