@@ -72,6 +72,22 @@ fn assert_soon(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[test]
+fn what_is_held_back_can_be_seen() {
+    let (redis, proxy) = redis_behind_proxy();
+    let mut client = Client::to(proxy.address());
+    assert_eq!(client.ask("SET lock A"), Ok("+OK".into()));
+    assert_soon("nothing is on its way", || proxy.on_the_way() == 0);
+    proxy.delay_requests(Duration::from_secs(3600)).unwrap();
+    client.send("SET lock B").unwrap();
+    let whole = "SET lock B\r\n".len();
+    assert_soon("the request is on its way", || proxy.on_the_way() == whole);
+    assert_eq!(stored(&redis, "lock"), "A");
+    proxy.heal().unwrap();
+    assert_eq!(client.answer(), Ok("+OK".into()));
+    assert_soon("nothing is on its way", || proxy.on_the_way() == 0);
+}
+
+#[test]
 fn everything_passes_at_first() {
     let (redis, proxy) = redis_behind_proxy();
     let mut client = Client::to(proxy.address());

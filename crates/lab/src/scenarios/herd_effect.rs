@@ -10,8 +10,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::lock_on;
-use super::stopped_holder::granted;
+use super::props::{granted, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "herd-effect",

@@ -11,8 +11,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{account, deposit, judge_deposits, lock_on, read_account};
-use super::stopped_holder::granted;
+use super::props::{account, deposit, granted, judge_deposits, lock_on, read_account};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "leader-killed-while-holding",

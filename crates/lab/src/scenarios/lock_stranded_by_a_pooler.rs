@@ -10,8 +10,7 @@ use crate::actor::{Answer, Client, sql};
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::lock_on;
-use super::stopped_holder::granted;
+use super::props::{granted, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lock-stranded-by-a-pooler",

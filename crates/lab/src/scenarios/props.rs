@@ -97,13 +97,6 @@ pub(super) fn connect(client: &mut Client, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets a client acquire, and tells its token.
-pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
-    let answer = client.acquire(ask)?;
-    let not = || format!("{} was not let in: {}", client.name(), answer.words());
-    Ok(answer.token().ok_or_else(not)?)
-}
-
 /// Client B came in beside client A, which has read before: both pay in through the fence, the newer one first.
 pub(super) fn judge_stale_write(
     a: &mut Client,
@@ -113,22 +106,65 @@ pub(super) fn judge_stale_write(
     what_happened: &str,
 ) -> Result<Outcome> {
     let read_by_b = read_account(b, account)?;
-    let newer = deposit(b, account, read_by_b, 20, pass())?;
-    let older = deposit(a, account, read, 10, pass())?;
-    let balance = account.ask(&["GET", "account"])?.text();
-    Ok(if newer && !older && balance == "120" {
-        Outcome::Refused(format!(
-            "{what_happened} The fence took the write of client B and refused the older one of client A: 100 + 20 = 120."
-        ))
-    } else {
-        Outcome::Harm(format!(
-            "{what_happened} The fence took B's write: {newer}, A's write: {older}; the balance is {balance}."
-        ))
-    })
+    deposit_fenced(b, account, read_by_b, 20)?;
+    let late = deposit_fenced(a, account, read, 10)?;
+    judge_late_deposit(account, &late, what_happened)
 }
 
 /// What a client was told, without the advice: errors are long, and their beginning says what happened.
 pub(super) fn first_words(told: &Answer) -> String {
     let words = told.words();
     words.split([';', '\n']).next().unwrap_or(&words).to_owned()
+}
+
+/// Deposits behind the fence, with the pass of the lock; gives what the fence says.
+pub(super) fn deposit_fenced(
+    client: &mut Client,
+    account: &Redis,
+    read: i64,
+    more: i64,
+) -> Result<Answer> {
+    client.ask(Deed::Write {
+        address: account.address().to_string(),
+        key: "account".to_owned(),
+        value: (read + more).to_string(),
+        pass: pass(),
+    })
+}
+
+/// After client B's deposit of 20, and one of 10 by client A, which does not hold any more and knows only of 100: whether
+/// the fence refused it.
+pub(super) fn judge_late_deposit(
+    account: &Redis,
+    late: &Answer,
+    what_happened: &str,
+) -> Result<Outcome> {
+    let balance = account.ask(&["GET", "account"])?.text();
+    Ok(match late {
+        Answer::Refused { offered, highest } if balance == "120" => Outcome::Refused(format!(
+            "{what_happened} The fence refused client A's write: it came with token {offered}, and {highest} had been \
+             seen, so the 120 of client B stand."
+        )),
+        other => Outcome::Harm(format!(
+            "{what_happened} The late write was {}, and the account has {balance} instead of 120.",
+            other.words()
+        )),
+    })
+}
+
+/// Asks for the lock; when the engine did not answer in time, again: a loaded machine is no part of the story.
+pub(super) fn insist(client: &mut Client, ask: &Ask) -> Result<Answer> {
+    let mut answer = Answer::Nothing;
+    wait_until("the engine answers", || {
+        answer = client.acquire(ask)?;
+        Ok(!matches!(answer, Answer::Unknown(_)))
+    })?;
+    Ok(answer)
+}
+
+/// Acquires, or the story cannot be told; gives the token.
+pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
+    let answer = insist(client, ask)?;
+    let refused = || format!("{} was not let in: {}", client.name(), answer.words());
+    answer.token().ok_or_else(|| refused().into())
 }

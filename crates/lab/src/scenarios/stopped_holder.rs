@@ -1,13 +1,13 @@
 //! What the stories of a pause share: a holder that is stopped until somebody else was let in, and then goes on.
 
-use lockkeeper_testbed::Redis;
-
 use crate::Result;
-use crate::actor::{Answer, Ask, Client, Deed};
+use crate::actor::{Answer, Ask};
 use crate::scenario::Outcome;
-use crate::stage::{Stage, wait_until};
+use crate::stage::Stage;
 
-use super::props::{account, deposit, judge_deposits, pass, read_account};
+use super::props::{
+    account, deposit, deposit_fenced, granted, judge_deposits, judge_late_deposit, read_account,
+};
 
 /// With a lock of lockkeeper: the one who was stopped looks at its guard before it writes, and the account has no
 /// fence.
@@ -51,45 +51,9 @@ pub(super) fn writes_blindly(stage: &Stage, ask: &Ask, lane: &str) -> Result<Out
     a.pause()?;
     granted(&mut b, ask)?;
     let read_by_b = read_account(&mut b, &account)?;
-    deposit(&mut b, &account, read_by_b, 20, pass())?;
+    deposit_fenced(&mut b, &account, read_by_b, 20)?;
     a.resume()?;
-    let late = a.ask(Deed::Write {
-        address: account.address().to_string(),
-        key: "account".to_owned(),
-        value: (read + 10).to_string(),
-        pass: pass(),
-    })?;
-    judge_late_write(&account, &late)
-}
-
-/// After a deposit of 20 by client B, and this answer to the late one of client A.
-fn judge_late_write(account: &Redis, late: &Answer) -> Result<Outcome> {
-    let balance = account.ask(&["GET", "account"])?.text();
-    Ok(match late {
-        Answer::Refused { offered, highest } if balance == "120" => Outcome::Refused(format!(
-            "Client A wrote with token {offered} after the pause, and the fence had seen {highest}: refused, and the \
-             deposit of client B is still there, 100 + 20 = {balance}."
-        )),
-        other => Outcome::Harm(format!(
-            "Client A wrote after the pause ({}), and of client B's 120 there is {balance}.",
-            other.words()
-        )),
-    })
-}
-
-/// Acquires, or the story cannot be told.
-pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
-    let answer = insist(client, ask)?;
-    let refused = || format!("{} was not let in: {}", client.name(), answer.words());
-    answer.token().ok_or_else(|| refused().into())
-}
-
-/// Asks for the lock; when the engine did not answer in time, again.
-pub(super) fn insist(client: &mut Client, ask: &Ask) -> Result<Answer> {
-    let mut answer = Answer::Nothing;
-    wait_until("the engine answers", || {
-        answer = client.acquire(ask)?;
-        Ok(!matches!(answer, Answer::Unknown(_)))
-    })?;
-    Ok(answer)
+    let late = deposit_fenced(&mut a, &account, read, 10)?;
+    let what = "Client A stood still until client B had been let in, and wrote without looking.";
+    judge_late_deposit(&account, &late, what)
 }

@@ -10,8 +10,7 @@ use crate::actor::{Answer, sql};
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::lock_on;
-use super::stopped_holder::{granted, insist};
+use super::props::{granted, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "table-lock-left-behind-by-a-crash",

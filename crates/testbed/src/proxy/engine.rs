@@ -209,7 +209,11 @@ impl Engine {
 
     fn report(&self) {
         let clients = self.links.iter().map(|link| link.peer).collect();
-        self.control.locked(|state| state.clients = clients);
+        let on_the_way = self.links.iter().map(Link::on_the_way).sum();
+        self.control.locked(|state| {
+            state.clients = clients;
+            state.on_the_way = on_the_way;
+        });
     }
 
     /// Sleeps until a socket, a timer or the bell has something to say.

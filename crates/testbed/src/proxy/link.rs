@@ -92,6 +92,11 @@ impl Link {
         })
     }
 
+    /// How many bytes were read and not yet written, both ways.
+    pub(super) fn on_the_way(&self) -> usize {
+        self.requests.in_flight + self.replies.in_flight
+    }
+
     /// Where bytes of this direction come from.
     pub(super) fn source(&self, way: Way) -> Option<&TcpStream> {
         match way {

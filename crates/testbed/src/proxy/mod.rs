@@ -141,6 +141,12 @@ impl Proxy {
         self.control.locked(|state| state.clients.clone())
     }
 
+    /// How many bytes are held back now, both ways.
+    #[must_use]
+    pub fn on_the_way(&self) -> usize {
+        self.control.locked(|state| state.on_the_way)
+    }
+
     fn change(&self, how: impl Fn(&mut Plan)) -> Result<()> {
         self.control.change(how).doing("changing what a proxy does")
     }
@@ -186,6 +192,7 @@ struct State {
     failure: Option<io::ErrorKind>,
     lost_replies: usize,
     clients: Vec<SocketAddr>,
+    on_the_way: usize,
 }
 
 impl Control {
