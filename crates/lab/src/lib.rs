@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checkers;
 pub mod history;
+pub mod picture;
 pub mod scenario;
 pub mod stage;
 pub mod told;
