@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod actor;
+pub mod checkers;
 mod error;
 pub mod history;
+pub mod picture;
 pub mod run;
 pub mod scenario;
 pub mod scenarios;
