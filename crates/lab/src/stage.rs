@@ -162,7 +162,16 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let keeper = runtime.block_on(Keeper::builder().label("truth").connect(url))?;
+        let mut keeper = None;
+        wait_until("the engine answers whoever watches it", || {
+            match runtime.block_on(Keeper::builder().label("truth").connect(url)) {
+                Ok(connected) => keeper = Some(connected),
+                Err(error) if error.is_unknown() => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(keeper.is_some())
+        })?;
+        let keeper = keeper.ok_or("not connected")?;
         let query = Query::One(lock.parse()?);
         Ok(self.watch(lane, lock, move || {
             let views = runtime.block_on(keeper.inspect(&query)).ok()?;

@@ -1,6 +1,7 @@
 //! Redis: raw commands of the naive locks, and the resource that all stories write to.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use lockkeeper_fence::redis::RedisFence;
 use lockkeeper_fence::{Fence, FenceError, Pass};
@@ -9,6 +10,9 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Result;
 use crate::actor::deeds::Answer;
+
+/// Slower than this is a broken lab, on any machine.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
 
 /// One connection per server.
 #[derive(Default)]
@@ -22,8 +26,10 @@ impl Connections {
             return Ok(open.clone());
         }
         let client = redis::Client::open(format!("redis://{address}"))?;
-        // A story may hold an answer back for as long as it likes.
-        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        // A story may hold an answer back for as long as it likes, and a machine may be slow to connect.
+        let patient = redis::AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(CONNECTED_WITHIN));
         let fresh = client
             .get_multiplexed_async_connection_with_config(&patient)
             .await?;
