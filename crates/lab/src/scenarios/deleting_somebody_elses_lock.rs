@@ -10,7 +10,7 @@ use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
 use super::props::{
-    account, deposit, first_words, granted, judge_deposits, lock_on, read_account, set_nx,
+    account, connect, deposit, first_words, granted, judge_deposits, lock_on, read_account, set_nx,
     wait_for_nx,
 };
 
@@ -116,6 +116,7 @@ pub(super) fn pay_in_one_by_one(
     account: &Redis,
 ) -> Result<()> {
     let waits = Deed::Acquire(ask.clone());
+    connect(c, &ask.url)?;
     c.begin(&waits)?;
     let beside = c.finish_within(&waits, Duration::from_millis(1500));
     if beside.as_ref().is_some_and(Answer::is_granted) {

@@ -140,7 +140,6 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     };
     deposit(&mut a, &account, read, 10, None)?;
     let told = early.map_or("nothing yet".to_owned(), |answer| first_words(&answer));
-    let told =
-        format!("While client B had the lock, client A was told: {told}; it worked after B.");
+    let told = format!("While client B had the lock, client A was told: {told}.");
     judge_deposits(&account, &told)
 }
