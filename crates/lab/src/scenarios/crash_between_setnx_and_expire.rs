@@ -11,7 +11,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{claims, connect, lock_on};
+use super::props::{claims, connect, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "crash-between-setnx-and-expire",
@@ -100,7 +100,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     a.kill()?;
 
     let began = Instant::now();
-    let answer = b.acquire(&lock_on(&redis.url(), LEASE))?;
+    let answer = insist(&mut b, &lock_on(&redis.url(), LEASE))?;
     if !answer.is_granted() {
         let words = answer.words();
         return Ok(Outcome::Harm(format!("Client B was not let in: {words}")));

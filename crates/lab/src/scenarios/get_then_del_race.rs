@@ -105,7 +105,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     a.finish(&release)?;
 
     let told = if arrived {
-        "The release of client A reached the server when client B had the lock, and freed nothing."
+        "The release of client A reached the server when client B had the lock."
     } else {
         "Client A was stopped before its release was sent, and woke when client B had the lock."
     };

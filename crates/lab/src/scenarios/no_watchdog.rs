@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use lockkeeper_testbed::Redis;
 
 use crate::Result;
-use crate::actor::Deed;
+use crate::actor::{Answer, Deed};
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{first_words, granted, lock_on, set_nx, wait_for_nx};
+use super::props::{first_words, granted, insist, lock_on, set_nx, wait_for_nx};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "no-watchdog",
@@ -103,10 +103,13 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     b.kill()?;
     a.resume()?;
 
-    let (began, waits) = (Instant::now(), Deed::Acquire(ask));
+    let (began, waits) = (Instant::now(), Deed::Acquire(ask.clone()));
     c.begin(&waits)?;
     let told = a.check("lock")?;
-    let answer = c.finish(&waits)?;
+    let mut answer = c.finish(&waits)?;
+    if matches!(answer, Answer::Unknown(_)) {
+        answer = insist(&mut c, &ask)?;
+    }
     let Some(third) = answer.token() else {
         let words = answer.words();
         return Ok(Outcome::Harm(format!("Client C was not let in: {words}")));

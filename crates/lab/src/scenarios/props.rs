@@ -92,7 +92,7 @@ pub(super) fn claims(redis: &Redis) -> Result<Option<String>> {
 pub(super) fn connect(client: &mut Client, url: &str) -> Result<()> {
     let mut other = lock_on(url, Duration::from_secs(10));
     "another lock".clone_into(&mut other.name);
-    client.acquire(&other)?;
+    granted(client, &other)?;
     client.release(&other.name)?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{granted, lock_on, set_nx};
+use super::props::{granted, insist, lock_on, set_nx};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "re-entry",
@@ -85,7 +85,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
         again: true,
         ..ask.clone()
     };
-    let answer = a.acquire(&again)?;
+    let answer = insist(&mut a, &again)?;
     let took = began.elapsed();
     let Some(inner) = answer.token() else {
         let words = answer.words();
@@ -99,9 +99,9 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     };
     a.release("lock")?;
     still_believes(stage, outer);
-    let beside = b.acquire(&at_once)?;
+    let beside = insist(&mut b, &at_once)?;
     a.release("lock")?;
-    let after = b.acquire(&ask)?;
+    let after = insist(&mut b, &ask)?;
     Ok(if beside == Answer::Nothing && after.is_granted() {
         Outcome::Prevented(format!(
             "The inner method had the lock after {} ms (tokens {outer} and {inner}); client B was kept out after the first \

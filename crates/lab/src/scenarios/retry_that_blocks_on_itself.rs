@@ -9,7 +9,7 @@ use crate::Result;
 use crate::actor::Answer;
 use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_until};
 
 use super::props::{connect, lock_on, through};
 
@@ -62,7 +62,9 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let proxy = Proxy::to(redis.address())?;
     let _truth = stage.watch_key(&redis, "redis", "lock");
     let mut a = stage.client("client A")?;
-    a.ask(through(&proxy, &["PING"]))?;
+    wait_until("client A is connected", || {
+        Ok(a.ask(through(&proxy, &["PING"]))?.text() == Some("PONG"))
+    })?;
     let lease = LEASE.as_millis().to_string();
     let take = through(&proxy, &["SET", "lock", "client A", "NX", "PX", &lease]);
     lose_next_answer(stage, &proxy)?;
