@@ -84,6 +84,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 const LEASE: Duration = Duration::from_secs(1);
+/// How long one buyer is listened to before the next.
+const A_LOOK: Duration = Duration::from_millis(20);
 const READ: &str = "SELECT remaining FROM stock WHERE id = 1";
 const READ_WITH_VERSION: &str = "SELECT remaining || ' ' || version FROM stock WHERE id = 1";
 /// KEYS: stock, orders; ARGV: buyer. Gives 1 if there was one left.
@@ -251,33 +253,40 @@ fn row_lock(stage: &Stage) -> Result<Outcome> {
     for buyer in &mut shop.buyers {
         buyer.sql(&shop.url, "BEGIN")?;
     }
-    let mut found = vec![shop.buyers[0].ask(read.clone())?];
+    let first = shop.buyers[0].ask(read.clone())?;
     shop.buyers[1].begin(&read)?;
     shop.buyers[2].begin(&read)?;
     wait_until("two buyers wait for the row", || {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         Ok(shop.database.sql(waiting)?.trim() == "2")
     })?;
-    for buyer in 0..3 {
-        if buyer > 0 {
-            found.push(shop.buyers[buyer].finish(&read)?);
+    let mut found = vec![buy_in_transaction(stage, &mut shop, 0, &first)?];
+    let mut waiting = vec![1, 2];
+    // The database may let either of them go first.
+    wait_until("all buyers have had their turn", || {
+        for buyer in waiting.clone() {
+            if let Some(answer) = shop.buyers[buyer].finish_within(&read, A_LOOK) {
+                found.push(buy_in_transaction(stage, &mut shop, buyer, &answer)?);
+                waiting.retain(|other| *other != buyer);
+            }
         }
-        let left = found[buyer].text().ok_or_else(|| found[buyer].words())?;
-        if left.parse::<i64>()? > 0 {
-            shop.take(
-                stage,
-                buyer,
-                "UPDATE stock SET remaining = remaining - 1 WHERE id = 1",
-            )?;
-            shop.order(buyer)?;
-        }
-        shop.buyers[buyer].sql(&shop.url, "COMMIT")?;
-    }
-    let found: Vec<String> = found.iter().map(Answer::words).collect();
+        Ok(waiting.is_empty())
+    })?;
     shop.judge(&format!(
-        "Two waited for the row while the first had it; what the three read was {}.",
-        found.join(", ")
+        "Two waited for the row while the first had it; what was left was {found:?} for one after the other."
     ))
+}
+
+/// Buys if this buyer's transaction has read that there is one, and ends the transaction; gives what it read.
+fn buy_in_transaction(stage: &Stage, shop: &mut Shop, buyer: usize, read: &Answer) -> Result<i64> {
+    let left: i64 = read.text().ok_or_else(|| read.words())?.parse()?;
+    if left > 0 {
+        let take = "UPDATE stock SET remaining = remaining - 1 WHERE id = 1";
+        shop.take(stage, buyer, take)?;
+        shop.order(buyer)?;
+    }
+    shop.buyers[buyer].sql(&shop.url, "COMMIT")?;
+    Ok(left)
 }
 
 fn one_script(stage: &Stage) -> Result<Outcome> {

@@ -47,8 +47,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
             name: "lockkeeper",
             expects: Expects::NoHarm,
             why: Text {
-                en: "lockkeeper counts the lease from before it asked, finds it over, and hands out no guard.",
-                zh: "lockkeeper 从发出询问之前开始计算租约,发现已经到期,便不给出守卫。",
+                en: "A vote counts only if it is read well before the lease ends, counted from before the question; these were read too \
+                     late.",
+                zh: "选票只有在租约到期之前早早读到才算数,租约从发出询问之前算起;这些选票读得太晚了。",
             },
             play: lockkeeper,
         },
@@ -144,8 +145,17 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     deposit(&mut a, &account, read, 10, None)?;
     judge_deposits(
         &account,
-        "The votes reached client A after its lease had ended; it got no guard, and asked again after client B.",
+        &format!(
+            "The votes of 5 nodes waited for client A until its lease of {LEASE:?} had ended; it got no guard ({}), and asked \
+             again after client B.",
+            first_clause(&answer.words())
+        ),
     )
+}
+
+/// The rest of an error is advice.
+fn first_clause(words: &str) -> &str {
+    words.split(';').next().unwrap_or(words)
 }
 
 /// Client A has asked all nodes and stands still; the answers wait for it.
