@@ -16,12 +16,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "compare-and-set-with-a-random-id",
     title: Text {
         en: "Compare-and-set with a random id: exclusion without order",
-        zh: "用随机 ID 做比较并设置:有互斥,无先后",
+        zh: "用随机 ID 做比较并设置：有互斥，无先后",
     },
     story: Text {
         en: "Redlock has no rising number, so its random value is proposed as the check: mark the resource with it, and write \
              only if the mark is still there. But a client that lost the lock long ago may mark as well as the one that has it.",
-        zh: "Redlock 没有递增的编号,于是有人提议用它的随机值来检查:先在资源上做标记,写入时标记还在才写。可是早已失去锁的客户端,\
+        zh: "Redlock 没有递增的编号，于是有人提议用它的随机值来检查：先在资源上做标记，写入时标记还在才写。可是早已失去锁的客户端，\
              同样可以做标记。",
     },
     proves: "N1, N2, F7, F3",
@@ -31,7 +31,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "Random ids are equal or not, none is older: the resource cannot know which mark must not replace which.",
-                zh: "随机 ID 只有相等与不等,没有新旧:资源无从知道哪个标记不该覆盖哪个。",
+                zh: "随机 ID 只有相等与不等，没有新旧：资源无从知道哪个标记不该覆盖哪个。",
             },
             play: naive,
         },
@@ -40,7 +40,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "A rising number is an id with an order: once the newer one was seen, the older one cannot come back.",
-                zh: "递增的编号是带先后顺序的 ID:一旦见过新的,旧的就再也回不来。",
+                zh: "递增的编号是带先后顺序的 ID：一旦见过新的，旧的就再也回不来。",
             },
             play: fence,
         },

@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     story: Text {
         en: "A client sends its write in time, the network holds it back, and the client stands still until its lease is over. \
              The resource cannot compare tokens, so the old write lands on top of the next holder's.",
-        zh: "客户端按时发出写入,网络却把它扣在路上,客户端自己又停到了租约到期。资源不会比较令牌,于是旧的写入落在了下一个\
+        zh: "客户端按时发出写入，网络却把它扣在路上，客户端自己又停到了租约到期。资源不会比较令牌，于是旧的写入落在了下一个\
              持有者的写入之上。",
     },
     proves: "N1, N2, F6",
@@ -31,7 +31,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "The lock was free as soon as the lease was over, while what its holder had sent was still on the wire.",
-                zh: "租约一到期锁就空了出来,而持有者发出的请求还在网线上。",
+                zh: "租约一到期锁就空了出来，而持有者发出的请求还在网线上。",
             },
             play: naive,
         },
@@ -41,7 +41,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             why: Text {
                 en: "With a lock-delay a lock that was lost keeps others out until what its holder had sent has arrived, if that \
                      takes no longer than the delay.",
-                zh: "设了 lock-delay,失去的锁会继续把别人挡在外面,等持有者发出的请求都到达;前提是路上的时间不超过这个延迟。",
+                zh: "设了 lock-delay，失去的锁会继续把别人挡在外面，等持有者发出的请求都到达；前提是路上的时间不超过这个延迟。",
             },
             play: lockkeeper,
         },

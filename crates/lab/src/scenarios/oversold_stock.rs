@@ -16,12 +16,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "oversold-stock",
     title: Text {
         en: "Stock oversold without a lock, and five ways not to",
-        zh: "不加锁的超卖,以及五种避免的办法",
+        zh: "不加锁的超卖，以及五种避免的办法",
     },
     story: Text {
         en: "One item is left and three customers want it. Each of their servers reads that there is one, sells it, and writes \
              that there is none.",
-        zh: "库存只剩一件,三位顾客都想要。三台服务器都读到还有一件,都卖了出去,再各自写回库存为零。",
+        zh: "库存只剩一件，三位顾客都想要。三台服务器都读到还有一件，都卖了出去，再各自写回库存为零。",
     },
     proves: "N1, N2, C3, F3",
     parts: &[
@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "Each decided by what it had read, and nobody looked again when writing.",
-                zh: "每一方都按先前读到的数来决定,写入时没有人再看一眼。",
+                zh: "每一方都按先前读到的数来决定，写入时没有人再看一眼。",
             },
             play: naive,
         },
@@ -39,7 +39,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "One statement looks and takes, and the database lets one at a time do so: no lock is needed.",
-                zh: "一条语句同时完成检查与扣减,数据库保证同一时刻只有一条在执行:不需要锁。",
+                zh: "一条语句同时完成检查与扣减，数据库保证同一时刻只有一条在执行：不需要锁。",
             },
             play: conditional_update,
         },
@@ -48,7 +48,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "A write counts only if the row still has the version that was read; whoever comes second reads again.",
-                zh: "只有行的版本还是读到的那个版本,写入才算数;晚到的一方重新读取。",
+                zh: "只有行的版本还是读到的那个版本，写入才算数；晚到的一方重新读取。",
             },
             play: version_column,
         },
@@ -66,7 +66,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "Redis runs one script at a time, so looking and taking cannot be parted: no lock is needed.",
-                zh: "Redis 一次只执行一个脚本,检查与扣减无法被拆开:不需要锁。",
+                zh: "Redis 一次只执行一个脚本，检查与扣减无法被拆开：不需要锁。",
             },
             play: one_script,
         },
@@ -76,7 +76,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             why: Text {
                 en: "The lock lets one in at a time, and the row refuses whoever was stopped for so long that it is not the one any \
                      more.",
-                zh: "锁让每次只有一方进入;谁停得太久、已不再持有,数据行就拒绝谁。",
+                zh: "锁让每次只有一方进入；谁停得太久、已不再持有，数据行就拒绝谁。",
             },
             play: lock_and_fence,
         },
@@ -84,6 +84,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 const LEASE: Duration = Duration::from_secs(1);
+/// How long one buyer is listened to before the next.
+const A_LOOK: Duration = Duration::from_millis(20);
 const READ: &str = "SELECT remaining FROM stock WHERE id = 1";
 const READ_WITH_VERSION: &str = "SELECT remaining || ' ' || version FROM stock WHERE id = 1";
 /// KEYS: stock, orders; ARGV: buyer. Gives 1 if there was one left.
@@ -251,33 +253,40 @@ fn row_lock(stage: &Stage) -> Result<Outcome> {
     for buyer in &mut shop.buyers {
         buyer.sql(&shop.url, "BEGIN")?;
     }
-    let mut found = vec![shop.buyers[0].ask(read.clone())?];
+    let first = shop.buyers[0].ask(read.clone())?;
     shop.buyers[1].begin(&read)?;
     shop.buyers[2].begin(&read)?;
     wait_until("two buyers wait for the row", || {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         Ok(shop.database.sql(waiting)?.trim() == "2")
     })?;
-    for buyer in 0..3 {
-        if buyer > 0 {
-            found.push(shop.buyers[buyer].finish(&read)?);
+    let mut found = vec![buy_in_transaction(stage, &mut shop, 0, &first)?];
+    let mut waiting = vec![1, 2];
+    // The database may let either of them go first.
+    wait_until("all buyers have had their turn", || {
+        for buyer in waiting.clone() {
+            if let Some(answer) = shop.buyers[buyer].finish_within(&read, A_LOOK) {
+                found.push(buy_in_transaction(stage, &mut shop, buyer, &answer)?);
+                waiting.retain(|other| *other != buyer);
+            }
         }
-        let left = found[buyer].text().ok_or_else(|| found[buyer].words())?;
-        if left.parse::<i64>()? > 0 {
-            shop.take(
-                stage,
-                buyer,
-                "UPDATE stock SET remaining = remaining - 1 WHERE id = 1",
-            )?;
-            shop.order(buyer)?;
-        }
-        shop.buyers[buyer].sql(&shop.url, "COMMIT")?;
-    }
-    let found: Vec<String> = found.iter().map(Answer::words).collect();
+        Ok(waiting.is_empty())
+    })?;
     shop.judge(&format!(
-        "Two waited for the row while the first had it; what the three read was {}.",
-        found.join(", ")
+        "Two waited for the row while the first had it; what was left was {found:?} for one after the other."
     ))
+}
+
+/// Buys if this buyer's transaction has read that there is one, and ends the transaction; gives what it read.
+fn buy_in_transaction(stage: &Stage, shop: &mut Shop, buyer: usize, read: &Answer) -> Result<i64> {
+    let left: i64 = read.text().ok_or_else(|| read.words())?.parse()?;
+    if left > 0 {
+        let take = "UPDATE stock SET remaining = remaining - 1 WHERE id = 1";
+        shop.take(stage, buyer, take)?;
+        shop.order(buyer)?;
+    }
+    shop.buyers[buyer].sql(&shop.url, "COMMIT")?;
+    Ok(left)
 }
 
 fn one_script(stage: &Stage) -> Result<Outcome> {

@@ -18,12 +18,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-clock-jump",
     title: Text {
         en: "Redlock: the clock of one node jumps",
-        zh: "Redlock:一个节点的时钟跳变",
+        zh: "Redlock：一个节点的时钟跳变",
     },
     story: Text {
         en: "Client A has the votes of three nodes of five, and an administrator or NTP sets the clock of one of them forward. \
              Redis ends leases by the wall clock, so that node votes for client B at once.",
-        zh: "客户端 A 拿到五个节点中三个的选票,随后管理员或 NTP 把其中一个节点的时钟往前拨。Redis 按系统时钟判断过期,\
+        zh: "客户端 A 拿到五个节点中三个的选票，随后管理员或 NTP 把其中一个节点的时钟往前拨。Redis 按系统时钟判断过期，\
              这个节点立刻就会投票给客户端 B。",
     },
     proves: "N1, N2, Q1, F1, F2, bug 31",
@@ -43,7 +43,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             why: Text {
                 en: "Each renewal puts the claim on every node that can be reached, so one clock of five cannot turn the \
                      majority.",
-                zh: "每次续期都会把锁补到所有能连上的节点,五个时钟里错一个改变不了多数派。",
+                zh: "每次续期都会把锁补到所有能连上的节点，五个时钟里错一个改变不了多数派。",
             },
             play: watchdog,
         },
@@ -53,7 +53,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             why: Text {
                 en: "With a bare majority no Redlock can help, lockkeeper's neither: two hold, but the second has the higher \
                      number.",
-                zh: "票数刚好过半时,任何 Redlock 都无能为力,lockkeeper 的也一样:会有两个持有者,但后来者的编号更大。",
+                zh: "票数刚好过半时，任何 Redlock 都无能为力，lockkeeper 的也一样：会有两个持有者，但后来者的编号更大。",
             },
             play: fence,
         },

@@ -15,12 +15,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-node-restarted-empty",
     title: Text {
         en: "Redlock: a node restarted without its data",
-        zh: "Redlock:节点重启后数据丢失",
+        zh: "Redlock：节点重启后数据丢失",
     },
     story: Text {
         en: "Client A has the votes of three nodes of five; one of the three crashes and comes back empty. Together with the \
              two that never voted it makes a second majority, while client A's lease still runs.",
-        zh: "客户端 A 拿到五个节点中三个的选票;其中一个崩溃,重启后空空如也。它与另外两个从未投票的节点凑成第二个多数派,\
+        zh: "客户端 A 拿到五个节点中三个的选票；其中一个崩溃，重启后空空如也。它与另外两个从未投票的节点凑成第二个多数派，\
              而客户端 A 的租约还远未到期。",
     },
     proves: "N1, N2, Q5",
@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "A node that forgot its vote votes again, and two majorities need only one such node in common.",
-                zh: "忘了自己投过票的节点会再投一次;两个多数派之间只要有一个这样的公共节点就够了。",
+                zh: "忘了自己投过票的节点会再投一次；两个多数派之间只要有一个这样的公共节点就够了。",
             },
             play: naive,
         },
@@ -40,7 +40,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             why: Text {
                 en: "The node's marker is gone with its data, so it abstains until every lease that it may have forgotten is \
                      over.",
-                zh: "节点的标记随数据一起丢失,所以它一直弃权,直到它可能忘记的每个租约都已到期。",
+                zh: "节点的标记随数据一起丢失，所以它一直弃权，直到它可能忘记的每个租约都已到期。",
             },
             play: lockkeeper,
         },

@@ -18,13 +18,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-pause-after-the-check",
     title: Text {
         en: "Redlock: a pause after the validity check",
-        zh: "Redlock:有效期检查之后的停顿",
+        zh: "Redlock：有效期检查之后的停顿",
     },
     story: Text {
         en: "A client has the votes of all five nodes, checks that its lease is still valid, and is stopped right before its \
              write, by garbage collection or a full disk. When it goes on, the lock is somebody else's, and the write goes out.",
-        zh: "客户端拿到五个节点的全部选票,检查确认锁仍在有效期内,却在写入之前停住了:也许是垃圾回收,也许是磁盘繁忙。\
-             等它恢复运行,锁已属于别人,而这次写入照样发了出去。",
+        zh: "客户端拿到五个节点的全部选票，检查确认锁仍在有效期内，却在写入之前停住了：也许是垃圾回收，也许是磁盘繁忙。\
+             等它恢复运行，锁已属于别人，而这次写入照样发了出去。",
     },
     proves: "N1, N2, F1, F2",
     parts: &[
@@ -33,7 +33,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "Between a check and the write after it there is always room for a pause, however many nodes have voted.",
-                zh: "检查与随后的写入之间总容得下一次停顿,与多少节点投过票无关。",
+                zh: "检查与随后的写入之间总容得下一次停顿，与多少节点投过票无关。",
             },
             play: naive,
         },
@@ -42,7 +42,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "The resource itself compares the numbers of the two grants, and the older one comes too late.",
-                zh: "由资源自己比较两次授权的编号,较旧的编号来得太迟,被拒绝。",
+                zh: "由资源自己比较两次授权的编号，较旧的编号来得太迟，被拒绝。",
             },
             play: fence,
         },

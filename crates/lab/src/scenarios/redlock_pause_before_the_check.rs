@@ -16,12 +16,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-pause-before-the-check",
     title: Text {
         en: "Redlock: a pause before the validity check",
-        zh: "Redlock:有效期检查之前的停顿",
+        zh: "Redlock：有效期检查之前的停顿",
     },
     story: Text {
         en: "All five nodes have voted, but the client is stopped before it reads the last answer, and the lease ends \
              meanwhile. A library that only counts votes hands out a lock that somebody else has by now.",
-        zh: "五个节点都投了票,客户端却在读到最后一个应答之前停住,租约就在这期间到期。只数选票的库会交出一把早已属于别人的锁。",
+        zh: "五个节点都投了票，客户端却在读到最后一个应答之前停住，租约就在这期间到期。只数选票的库会交出一把早已属于别人的锁。",
     },
     proves: "N1, N2, Q1, bug 27",
     parts: &[
@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "The votes were counted, and nobody asked how old they were.",
-                zh: "只数了选票,没有人问这些选票是多久以前的。",
+                zh: "只数了选票，没有人问这些选票是多久以前的。",
             },
             play: naive,
         },
@@ -39,7 +39,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "The published algorithm subtracts the time of asking from the lease, and nothing was left.",
-                zh: "公开的算法会从租约里减去询问所花的时间,结果已所剩无几。",
+                zh: "公开的算法会从租约里减去询问所花的时间，结果什么也没剩下。",
             },
             play: check,
         },
@@ -47,8 +47,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
             name: "lockkeeper",
             expects: Expects::NoHarm,
             why: Text {
-                en: "lockkeeper counts the lease from before it asked, finds it over, and hands out no guard.",
-                zh: "lockkeeper 从发出询问之前开始计算租约,发现已经到期,便不给出守卫。",
+                en: "A vote counts only if it is read well before the lease ends, counted from before the question; these were read too \
+                     late.",
+                zh: "选票只有在租约到期之前早早读到才算数，租约从发出询问之前算起；这些选票读得太晚了。",
             },
             play: lockkeeper,
         },
@@ -144,8 +145,17 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     deposit(&mut a, &account, read, 10, None)?;
     judge_deposits(
         &account,
-        "The votes reached client A after its lease had ended; it got no guard, and asked again after client B.",
+        &format!(
+            "The votes of 5 nodes waited for client A until its lease of {LEASE:?} had ended; it got no guard ({}), and asked \
+             again after client B.",
+            first_clause(&answer.words())
+        ),
     )
+}
+
+/// The rest of an error is advice.
+fn first_clause(words: &str) -> &str {
+    words.split(';').next().unwrap_or(words)
 }
 
 /// Client A has asked all nodes and stands still; the answers wait for it.

@@ -16,13 +16,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "two-delayed-writers-in-order",
     title: Text {
         en: "Two delayed writers, and a fence that checks before it writes",
-        zh: "两个迟到的写入者,和一道先检查后写入的栅栏",
+        zh: "两个迟到的写入者，和一道先检查后写入的栅栏",
     },
     story: Text {
-        en: "The tokens rise, and every writer compares its own with the highest one before it writes. Two writers that are \
-             delayed between comparison and write both found nothing higher, and the older one writes last.",
-        zh: "令牌递增,每个写入者在写入之前都先与最大的令牌比较。两个写入者都在比较与写入之间被耽搁:双方都没看到更大的令牌,\
-             结果旧的那个最后写入。",
+        en: "The tokens rise, and every writer compares its own with the highest one before it writes. One is delayed between \
+             comparison and write; a newer one compares, finds nothing higher either, and writes; then the older write lands.",
+        zh: "令牌递增，每个写入者在写入之前都先与最大的令牌比较。一个写入者在比较与写入之间被耽搁；较新的写入者也比较了，\
+             同样没看到更大的令牌，于是写入；随后旧的写入才落下。",
     },
     proves: "N1, N2, F3",
     parts: &[
@@ -31,7 +31,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "A comparison holds only for the moment in which it is made, and the write came later.",
-                zh: "比较的结果只在比较的那一刻成立,而写入发生在那之后。",
+                zh: "比较的结果只在比较的那一刻成立，而写入发生在那之后。",
             },
             play: naive,
         },
@@ -40,7 +40,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "Comparison and write are one step of the resource, so nothing fits in between.",
-                zh: "比较和写入是资源的同一个原子步骤,中间插不进任何东西。",
+                zh: "比较和写入是资源的同一个原子步骤，中间插不进任何东西。",
             },
             play: fence,
         },
