@@ -65,16 +65,15 @@ static CROWD: Scenario = Scenario {
     parts: &[FENCED],
 };
 
+const ACTING: Text = Text {
+    en: HOSTILE,
+    zh: HOSTILE,
+};
+
 static STRANGE: Scenario = Scenario {
     name: "strange",
-    title: Text {
-        en: HOSTILE,
-        zh: HOSTILE,
-    },
-    story: Text {
-        en: HOSTILE,
-        zh: HOSTILE,
-    },
+    title: ACTING,
+    story: ACTING,
     proves: HOSTILE,
     parts: &[FENCED],
 };
@@ -155,11 +154,6 @@ fn call(ms: u64, lane: &str, number: u64, deed: &str, answer: (u64, &str)) -> [E
     [asked, at(ms + answer.0, lane, answered)]
 }
 
-fn in_order(mut history: Vec<Event>) -> Vec<Event> {
-    history.sort_by_key(|event| event.at);
-    history
-}
-
 fn naive() -> Vec<Event> {
     let set = "SET orders/4711 A NX PX 1000";
     let mut history = vec![
@@ -187,7 +181,8 @@ fn naive() -> Vec<Event> {
     history.extend(call(1205, B, 3, set, (5, "OK")));
     history.extend(call(1394, B, 4, "write stock = 1", (6, "done")));
     history.extend(call(1851, A, 2, "write stock = 0", (6, "done")));
-    in_order(history)
+    history.sort_by_key(|event| event.at);
+    history
 }
 
 fn fenced() -> Vec<Event> {
@@ -228,7 +223,8 @@ fn fenced() -> Vec<Event> {
         at(1955, "etcd", holds(None)),
     ];
     history.extend(fenced_calls());
-    in_order(history)
+    history.sort_by_key(|event| event.at);
+    history
 }
 
 fn fenced_calls() -> Vec<Event> {
@@ -301,7 +297,8 @@ fn crowd() -> Vec<Event> {
         }
     }
     history.extend(crowd_faults());
-    in_order(history)
+    history.sort_by_key(|event| event.at);
+    history
 }
 
 fn crowd_faults() -> Vec<Event> {
