@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Servers and their clients, what moves the clock of one server (a compiler, an emulator), what
-/// drops privileges and copies, and what network tests shape traffic with.
+/// drops privileges and copies, what network tests shape traffic with, and a browser that opens the
+/// page of the lab as a reader does.
 const PACKAGES: &[&str] = &[
     "redis-server",
     "redis-sentinel",
@@ -28,6 +29,7 @@ const PACKAGES: &[&str] = &[
     "coreutils",
     "iproute2",
     "nftables",
+    "chromium",
 ];
 
 /// The languages of other people's clients: how to see that one is there, and the packages that bring

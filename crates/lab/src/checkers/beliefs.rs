@@ -65,10 +65,26 @@ pub fn beliefs(history: &[Event]) -> Vec<Belief<'_>> {
     for event in history {
         all.note(event);
     }
-    for index in all.open.into_values() {
-        all.found[index].to = u64::MAX;
-    }
     all.found
+}
+
+/// A belief that begins with this event, and of which no end is known.
+fn fresh<'a>(
+    event: &'a Event,
+    lock: &'a str,
+    token: Option<u64>,
+    until: Option<u64>,
+) -> Belief<'a> {
+    Belief {
+        lane: &event.lane,
+        lock,
+        token,
+        from: event.at,
+        to: u64::MAX,
+        until,
+        origin: Origin::Grant,
+        end: End::Open,
+    }
 }
 
 #[derive(Default)]
@@ -80,34 +96,37 @@ struct Beliefs<'a> {
 
 impl<'a> Beliefs<'a> {
     fn note(&mut self, event: &'a Event) {
+        let (at, lane) = (event.at, event.lane.as_str());
         match &event.what {
-            What::Believes { lock, token, until } => self.granted(event, lock, *token, *until),
+            What::Believes { lock, token, until } => {
+                self.granted(fresh(event, lock, *token, *until));
+            }
             What::Renewed { lock, until } => self.renewed(event, lock, *until),
-            What::Lost { lock, .. } => self.close(event, lock, End::Lost),
-            What::GaveBack { lock } => self.close(event, lock, End::GaveBack),
+            What::Lost { lock, .. } => self.close(at, (lane, lock), End::Lost),
+            What::GaveBack { lock } => self.close(at, (lane, lock), End::GaveBack),
             What::Killed => self.killed(event),
             _ => {}
         }
     }
 
-    fn granted(&mut self, event: &'a Event, lock: &'a str, token: Option<u64>, until: Option<u64>) {
-        let mut origin = Origin::Grant;
-        if let Some(known) = self.known(event, lock) {
-            let is_over = known.until.is_some_and(|until| until < event.at);
-            if known.token == token && !is_over {
+    fn granted(&mut self, mut belief: Belief<'a>) {
+        if let Some(known) = self.known(belief.lane, belief.lock)
+            && known.token == belief.token
+        {
+            if known.until.is_none_or(|until| belief.from <= until) {
                 // A re-entry: the same hold, told again.
-                known.until = until;
+                known.until = belief.until;
                 return;
             }
-            if known.token == token && token.is_some() {
-                origin = Origin::Again;
+            if known.token.is_some() {
+                belief.origin = Origin::Again;
             }
         }
-        self.begin(event, lock, token, until, origin);
+        self.begin(belief);
     }
 
     fn renewed(&mut self, event: &'a Event, lock: &'a str, until: u64) {
-        let Some(known) = self.known(event, lock) else {
+        let Some(known) = self.known(&event.lane, lock) else {
             return;
         };
         if known.until.is_none_or(|before| event.at <= before) {
@@ -115,40 +134,26 @@ impl<'a> Beliefs<'a> {
             return;
         }
         // In between it did not believe, so that this is a stretch of its own.
-        let token = known.token;
-        self.begin(event, lock, token, Some(until), Origin::Again);
+        let mut belief = fresh(event, lock, known.token, Some(until));
+        belief.origin = Origin::Again;
+        self.begin(belief);
     }
 
-    fn begin(
-        &mut self,
-        event: &'a Event,
-        lock: &'a str,
-        token: Option<u64>,
-        until: Option<u64>,
-        origin: Origin,
-    ) {
-        self.close(event, lock, End::Replaced);
-        self.open.insert((&event.lane, lock), self.found.len());
-        self.found.push(Belief {
-            lane: &event.lane,
-            lock,
-            token,
-            from: event.at,
-            to: event.at,
-            until,
-            origin,
-            end: End::Open,
-        });
+    fn begin(&mut self, belief: Belief<'a>) {
+        self.close(belief.from, (belief.lane, belief.lock), End::Replaced);
+        self.open
+            .insert((belief.lane, belief.lock), self.found.len());
+        self.found.push(belief);
     }
 
-    fn known(&mut self, event: &'a Event, lock: &'a str) -> Option<&mut Belief<'a>> {
-        let index = *self.open.get(&(event.lane.as_str(), lock))?;
+    fn known(&mut self, lane: &'a str, lock: &'a str) -> Option<&mut Belief<'a>> {
+        let index = *self.open.get(&(lane, lock))?;
         self.found.get_mut(index)
     }
 
-    fn close(&mut self, event: &'a Event, lock: &'a str, end: End) {
-        if let Some(index) = self.open.remove(&(event.lane.as_str(), lock)) {
-            self.found[index].to = event.at;
+    fn close(&mut self, at: u64, whose: (&'a str, &'a str), end: End) {
+        if let Some(index) = self.open.remove(&whose) {
+            self.found[index].to = at;
             self.found[index].end = end;
         }
     }
@@ -159,7 +164,7 @@ impl<'a> Beliefs<'a> {
         let of_lane = of_lane.take_while(|((whose, _), _)| *whose == lane);
         let locks: Vec<&str> = of_lane.map(|((_, lock), _)| *lock).collect();
         for lock in locks {
-            self.close(event, lock, End::Killed);
+            self.close(event.at, (lane, lock), End::Killed);
         }
     }
 }

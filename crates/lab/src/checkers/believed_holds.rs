@@ -20,13 +20,17 @@ pub fn believed_holds(history: &[Event]) -> Vec<Finding> {
 fn overlaps(mut beliefs: Vec<Belief<'_>>) -> Vec<Finding> {
     beliefs.sort_by_key(|belief| belief.from);
     let mut found = Vec::new();
-    let mut longest = Longest::default();
+    // Who comes next needs to be compared with no other: the beliefs of one client follow each other, so that where the
+    // longest is its own, everybody's are over.
+    let mut longest: Option<Belief<'_>> = None;
     for belief in beliefs {
-        let other = longest.other_than(belief.lane);
+        let other = longest.filter(|other| other.lane != belief.lane);
         if let Some(other) = other.filter(|other| belief.from < other.believed_to()) {
-            found.push(finding(&belief, other));
+            found.push(finding(&belief, &other));
         }
-        longest.take(belief);
+        if longest.is_none_or(|longest| longest.believed_to() < belief.believed_to()) {
+            longest = Some(belief);
+        }
     }
     found
 }
@@ -55,36 +59,6 @@ fn last(belief: &Belief<'_>) -> String {
 fn token(belief: &Belief<'_>) -> String {
     let token = belief.token.map(|token| format!(" with token {token}"));
     token.unwrap_or_default()
-}
-
-/// The belief that lasts longest, and the longest of another client: whoever comes next finds a stranger among them.
-#[derive(Default)]
-struct Longest<'a> {
-    first: Option<Belief<'a>>,
-    second: Option<Belief<'a>>,
-}
-
-impl<'a> Longest<'a> {
-    fn other_than(&self, lane: &str) -> Option<&Belief<'a>> {
-        let both = [self.first.as_ref(), self.second.as_ref()];
-        both.into_iter()
-            .flatten()
-            .find(|belief| belief.lane != lane)
-    }
-
-    fn take(&mut self, belief: Belief<'a>) {
-        let end = belief.believed_to();
-        let is_longer = |than: Option<Belief<'_>>| than.is_none_or(|than| than.believed_to() < end);
-        if self.first.is_some_and(|first| first.lane == belief.lane) {
-            if is_longer(self.first) {
-                self.first = Some(belief);
-            }
-        } else if is_longer(self.first) {
-            self.second = self.first.replace(belief);
-        } else if is_longer(self.second) {
-            self.second = Some(belief);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod fence_order;
 mod guarded_resource;
 mod liveness;
 #[cfg(test)]
-mod planted;
+pub(crate) mod planted;
 mod residue;
 pub mod waits;
 
