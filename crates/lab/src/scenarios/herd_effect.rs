@@ -87,7 +87,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     let _truth = stage.watch_lock(&url, "zookeeper", "lock")?;
     let (mut a, mut crowd) = (stage.client("client A")?, stage.client("crowd")?);
     let ask = lock_on(&url, SESSION);
-    granted(&mut a, &ask)?;
+    granted(stage, &mut a, &ask)?;
     crowd_up(&mut crowd, Deed::Acquire(ask))?;
     stage.await_line(&url, "lock", usize::try_from(CROWD)?)?;
     wait_until("all of them watch", || {

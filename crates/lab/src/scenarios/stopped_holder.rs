@@ -15,10 +15,10 @@ pub(super) fn looks_first(stage: &Stage, ask: &Ask, lane: &str) -> Result<Outcom
     let account = account(stage)?;
     let _truth = stage.watch_lock(&ask.url, lane, &ask.name)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    granted(&mut a, ask)?;
+    granted(stage, &mut a, ask)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
-    granted(&mut b, ask)?;
+    granted(stage, &mut b, ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     b.release(&ask.name)?;
@@ -26,7 +26,7 @@ pub(super) fn looks_first(stage: &Stage, ask: &Ask, lane: &str) -> Result<Outcom
     let seen = a.check(&ask.name)?;
     let read = match seen {
         Answer::Lost(_) => {
-            granted(&mut a, ask)?;
+            granted(stage, &mut a, ask)?;
             read_account(&mut a, &account)?
         }
         _ => read,
@@ -46,10 +46,10 @@ pub(super) fn writes_blindly(stage: &Stage, ask: &Ask, lane: &str) -> Result<Out
     let account = account(stage)?;
     let _truth = stage.watch_lock(&ask.url, lane, &ask.name)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    granted(&mut a, ask)?;
+    granted(stage, &mut a, ask)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
-    granted(&mut b, ask)?;
+    granted(stage, &mut b, ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, pass())?;
     a.resume()?;
@@ -78,8 +78,11 @@ fn judge_late_write(account: &Redis, late: &Answer) -> Result<Outcome> {
 }
 
 /// Acquires, or the story cannot be told.
-pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
+pub(super) fn granted(stage: &Stage, client: &mut Client, ask: &Ask) -> Result<u64> {
     let answer = insist(client, ask)?;
+    if answer.is_granted() {
+        stage.show_holder(client.name());
+    }
     let refused = || format!("{} was not let in: {}", client.name(), answer.words());
     answer.token().ok_or_else(|| refused().into())
 }
