@@ -10,6 +10,7 @@ pub mod actor;
 pub mod checkers;
 mod error;
 pub mod history;
+pub mod pages;
 pub mod picture;
 pub mod run;
 pub mod scenario;

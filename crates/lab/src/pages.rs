@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::history::to_lines;
-use crate::picture::{Language, page, svg};
+use crate::picture::{Language, Words, page, svg};
 use crate::told::{Played, Told};
 
 /// Writes everything; the directory is made if it is not there.
@@ -16,22 +16,25 @@ pub fn write(directory: &Path, told: &[Told]) -> Result<()> {
     fs::create_dir_all(directory)?;
     for Told { scenario, parts } in told {
         for played in parts {
-            let stem = directory.join(format!("{}.{}", scenario.name, played.part.name));
-            write_part(&stem, played)?;
+            let stem = format!("{}.{}", scenario.name, played.part.name);
+            write_part(directory, &stem, scenario.title.en, played)?;
         }
     }
-    fs::write(directory.join("index.html"), page(told, Language::English))?;
-    fs::write(directory.join("index.zh-CN.html"), page(told, Language::Chinese))?;
+    let pages = [
+        ("index.html", Language::English),
+        ("index.zh-CN.html", Language::Chinese),
+    ];
+    for (name, language) in pages {
+        fs::write(directory.join(name), page(told, language))?;
+    }
     Ok(())
 }
 
-fn write_part(stem: &Path, played: &Played) -> Result<()> {
-    let named = |ending: &str| {
-        let mut path = stem.as_os_str().to_owned();
-        path.push(ending);
-        path
-    };
-    fs::write(named(".svg"), svg(&played.history, Language::English))?;
-    fs::write(named(".jsonl"), to_lines(&played.history)?)?;
+fn write_part(directory: &Path, stem: &str, title: &str, played: &Played) -> Result<()> {
+    let words = Words::new(Language::English, title);
+    let picture = svg(&played.history, &words);
+    fs::write(directory.join(format!("{stem}.svg")), picture)?;
+    let lines = to_lines(&played.history)?;
+    fs::write(directory.join(format!("{stem}.jsonl")), lines)?;
     Ok(())
 }

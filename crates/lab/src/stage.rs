@@ -15,6 +15,8 @@ use crate::history::{Event, Recorder, What};
 
 /// How often the server is asked who holds; only the pictures depend on it.
 const LOOK: Duration = Duration::from_millis(15);
+/// Shorter than every lease that must not end meanwhile.
+const SHOWN_WITHIN: Duration = Duration::from_millis(700);
 
 /// What a part of a scenario plays on.
 #[derive(Debug)]
@@ -196,6 +198,24 @@ impl Stage {
             let owner = answer.text().map(str::to_owned);
             owner.filter(|owner| !owner.is_empty())
         }))
+    }
+
+    /// Gives who watches the time to see that this one really holds. Only the pictures depend on it, so it is not
+    /// waited for long.
+    pub fn show_holder(&self, name: &str) {
+        let began = Instant::now();
+        while began.elapsed() < SHOWN_WITHIN && !self.is_shown(name) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_shown(&self, name: &str) -> bool {
+        let history = self.history();
+        let mut seen = history.iter().rev().filter_map(|event| match &event.what {
+            What::Holds { owner, .. } => Some(owner.as_deref()),
+            _ => None,
+        });
+        seen.next().flatten() == Some(name)
     }
 
     /// Writes down who really holds by what `look` says, as long as this lives.

@@ -68,11 +68,13 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let _truth = stage.watch_by("etcd", "lock", look)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
     let lease = take(&mut a, &place, NAIVE_LEASE_SECONDS)?;
+    stage.show_holder("client A");
     let read = read_account(&mut a, &account)?;
     let keep_alive = format!("lease keep-alive --once {lease}");
     a.ask(etcdctl(&place, "", &keep_alive))?;
     a.pause()?;
     take(&mut b, &place, "60")?;
+    stage.show_holder("client B");
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     a.resume()?;

@@ -79,7 +79,7 @@ fn crash(stage: &Stage) -> Result<Outcome> {
     let postgres = Postgres::start()?;
     let _truth = prepare(stage, &postgres)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    take(&mut a, &postgres)?;
+    take(stage, &mut a, &postgres)?;
     a.kill()?;
     let began = Instant::now();
     let answer = try_take(&mut b, &postgres, PATIENCE)?;
@@ -90,6 +90,7 @@ fn crash(stage: &Stage) -> Result<Outcome> {
             answer.words()
         )));
     }
+    stage.show_holder("client B");
     Ok(Outcome::Prevented(format!(
         "Client A died with the row lock, and client B had it {} ms later.",
         waited.as_millis()
@@ -100,7 +101,7 @@ fn pause(stage: &Stage) -> Result<Outcome> {
     let postgres = Postgres::start()?;
     let _truth = prepare(stage, &postgres)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    take(&mut a, &postgres)?;
+    take(stage, &mut a, &postgres)?;
     a.pause()?;
     let answer = try_take(&mut b, &postgres, PATIENCE)?;
     if answer.text().is_some() {
@@ -111,7 +112,7 @@ fn pause(stage: &Stage) -> Result<Outcome> {
     a.resume()?;
     a.sql(&named(&postgres, "client A"), "COMMIT")?;
     a.gives_back("lock");
-    take(&mut b, &postgres)?;
+    take(stage, &mut b, &postgres)?;
     Ok(Outcome::Harm(format!(
         "Client A stood still with the row lock, and client B waited {PATIENCE:?} in vain ({}); it was let in only after \
          client A went on and committed.",
@@ -124,10 +125,10 @@ fn cut_off(stage: &Stage) -> Result<Outcome> {
     let (postgres, account) = (Postgres::start_with(&impatient)?, account(stage)?);
     let _truth = prepare(stage, &postgres)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    take(&mut a, &postgres)?;
+    take(stage, &mut a, &postgres)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
-    take(&mut b, &postgres)?;
+    take(stage, &mut b, &postgres)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     b.sql(&named(&postgres, "client B"), "COMMIT")?;
@@ -151,11 +152,13 @@ fn prepare(stage: &Stage, postgres: &Postgres) -> Result<Truth> {
 }
 
 /// Takes the row, and waits for it as long as it must.
-fn take(client: &mut Client, postgres: &Postgres) -> Result<()> {
+fn take(stage: &Stage, client: &mut Client, postgres: &Postgres) -> Result<()> {
     wait_until("a client takes the row", || {
         let answer = try_take(client, postgres, Duration::from_secs(20))?;
         Ok(answer.text().is_some())
-    })
+    })?;
+    stage.show_holder(client.name());
+    Ok(())
 }
 
 fn try_take(client: &mut Client, postgres: &Postgres, patience: Duration) -> Result<Answer> {

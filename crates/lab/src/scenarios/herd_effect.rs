@@ -10,7 +10,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{granted, lock_on};
+use super::props::{held, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "herd-effect",
@@ -86,7 +86,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     let _truth = stage.watch_lock(&url, "zookeeper", "lock")?;
     let (mut a, mut crowd) = (stage.client("client A")?, stage.client("crowd")?);
     let ask = lock_on(&url, SESSION);
-    granted(&mut a, &ask)?;
+    held(stage, &mut a, &ask)?;
     crowd_up(&mut crowd, Deed::Acquire(ask))?;
     stage.await_line(&url, "lock", usize::try_from(CROWD)?)?;
     wait_until("all of them watch", || {

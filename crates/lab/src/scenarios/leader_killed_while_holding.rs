@@ -11,7 +11,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{account, deposit, granted, judge_deposits, lock_on, read_account};
+use super::props::{account, deposit, held, judge_deposits, lock_on, read_account};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "leader-killed-while-holding",
@@ -66,6 +66,7 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
     a.redis(&server, &["SET", "lock", "client A", "NX", "PX", "60000"])?;
     a.believes("lock", None);
+    stage.show_holder("client A");
     let read = read_account(&mut a, &account)?;
     let take = ["SET", "lock", "client B", "NX", "PX", "60000"];
     if b.redis(&server, &take)?.is_some() {
@@ -78,6 +79,7 @@ fn naive(stage: &Stage) -> Result<Outcome> {
         Ok(b.ask(redis(&server, &take))?.text().is_some())
     })?;
     b.believes("lock", None);
+    stage.show_holder("client B");
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     deposit(&mut a, &account, read, 10, None)?;
@@ -124,7 +126,7 @@ fn survives(stage: &Stage, ensemble: &Ensemble<'_>) -> Result<Outcome> {
     let ask = lock_on(&ensemble.url, LEASE);
     let _truth = stage.watch_lock(&ask.url, ensemble.lane, "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    let token_of_a = granted(&mut a, &ask)?;
+    let token_of_a = held(stage, &mut a, &ask)?;
     let read = read_account(&mut a, &account)?;
     let waits = Deed::Acquire(ask.clone());
     b.begin(&waits)?;
@@ -154,7 +156,10 @@ fn survives(stage: &Stage, ensemble: &Ensemble<'_>) -> Result<Outcome> {
     a.release("lock")?;
     let answer = early.map_or_else(|| b.finish(&waits), Ok)?;
     // Nobody led for a moment, so client B may have to ask again.
-    let token_of_b = answer.token().map_or_else(|| granted(&mut b, &ask), Ok)?;
+    let token_of_b = answer
+        .token()
+        .map_or_else(|| held(stage, &mut b, &ask), Ok)?;
+    stage.show_holder("client B");
     let read = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read, 20, None)?;
     if token_of_b <= token_of_a {

@@ -10,7 +10,7 @@ use crate::actor::{Answer, Client, sql};
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{granted, lock_on};
+use super::props::{held, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lock-stranded-by-a-pooler",
@@ -102,11 +102,18 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     };
     let direct = lock_on(&format!("{}?mode=session", postgres.url()), LEASE);
     let _truth = stage.watch_lock(&direct.url, "postgres", "lock")?;
-    granted(&mut a, &direct)?;
+    held(stage, &mut a, &direct)?;
     a.kill()?;
     let began = Instant::now();
-    granted(&mut b, &direct)?;
+    let next = insist(&mut b, &direct)?;
     let waited = began.elapsed().as_millis();
+    if !next.is_granted() {
+        return Ok(Outcome::Harm(format!(
+            "Client A died, and client B was not let in: {}.",
+            next.words()
+        )));
+    }
+    stage.show_holder("client B");
     Ok(Outcome::Prevented(format!(
         "Through the pooler client A was told at once: \"{refusal}\"; straight to the server it had the lock, died, and \
          client B had it {waited} ms later."

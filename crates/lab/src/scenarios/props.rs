@@ -168,3 +168,10 @@ pub(super) fn granted(client: &mut Client, ask: &Ask) -> Result<u64> {
     let refused = || format!("{} was not let in: {}", client.name(), answer.words());
     answer.token().ok_or_else(|| refused().into())
 }
+
+/// [`granted`], and the picture has seen it.
+pub(super) fn held(stage: &Stage, client: &mut Client, ask: &Ask) -> Result<u64> {
+    let token = granted(client, ask)?;
+    stage.show_holder(client.name());
+    Ok(token)
+}

@@ -6,7 +6,7 @@ use crate::scenario::Outcome;
 use crate::stage::Stage;
 
 use super::props::{
-    account, deposit, deposit_fenced, granted, judge_deposits, judge_late_deposit, read_account,
+    account, deposit, deposit_fenced, held, judge_deposits, judge_late_deposit, read_account,
 };
 
 /// With a lock of lockkeeper: the one who was stopped looks at its guard before it writes, and the account has no
@@ -15,10 +15,10 @@ pub(super) fn looks_first(stage: &Stage, ask: &Ask, lane: &str) -> Result<Outcom
     let account = account(stage)?;
     let _truth = stage.watch_lock(&ask.url, lane, &ask.name)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    granted(&mut a, ask)?;
+    held(stage, &mut a, ask)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
-    granted(&mut b, ask)?;
+    held(stage, &mut b, ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     b.release(&ask.name)?;
@@ -26,7 +26,7 @@ pub(super) fn looks_first(stage: &Stage, ask: &Ask, lane: &str) -> Result<Outcom
     let seen = a.check(&ask.name)?;
     let read = match seen {
         Answer::Lost(_) => {
-            granted(&mut a, ask)?;
+            held(stage, &mut a, ask)?;
             read_account(&mut a, &account)?
         }
         _ => read,
@@ -46,10 +46,10 @@ pub(super) fn writes_blindly(stage: &Stage, ask: &Ask, lane: &str) -> Result<Out
     let account = account(stage)?;
     let _truth = stage.watch_lock(&ask.url, lane, &ask.name)?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    granted(&mut a, ask)?;
+    held(stage, &mut a, ask)?;
     let read = read_account(&mut a, &account)?;
     a.pause()?;
-    granted(&mut b, ask)?;
+    held(stage, &mut b, ask)?;
     let read_by_b = read_account(&mut b, &account)?;
     deposit_fenced(&mut b, &account, read_by_b, 20)?;
     a.resume()?;

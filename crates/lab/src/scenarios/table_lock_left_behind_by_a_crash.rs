@@ -10,7 +10,7 @@ use crate::actor::{Answer, sql};
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{granted, insist, lock_on};
+use super::props::{held, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "table-lock-left-behind-by-a-crash",
@@ -65,6 +65,7 @@ fn naive(stage: &Stage) -> Result<Outcome> {
         return Err(format!("client A did not get the lock: {}", inserted.words()).into());
     }
     a.believes("lock", None);
+    stage.show_holder("client A");
     a.kill()?;
 
     let began = Instant::now();
@@ -90,7 +91,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     let ask = lock_on(&postgres.url(), LEASE);
     let _truth = stage.watch_lock(&ask.url, "postgres", "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    let dead = granted(&mut a, &ask)?;
+    let dead = held(stage, &mut a, &ask)?;
     a.kill()?;
     let began = Instant::now();
     let answer = insist(&mut b, &ask)?;
@@ -101,6 +102,7 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
             answer.words()
         )));
     };
+    stage.show_holder("client B");
     Ok(Outcome::Prevented(format!(
         "Client A died with the lock (token {dead}), and client B took it over {waited:.1} s later (token {next}), when \
          the lease of {LEASE:?} had ended."

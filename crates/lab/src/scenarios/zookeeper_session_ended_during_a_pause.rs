@@ -68,9 +68,11 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     let _truth = stage.watch_by("zookeeper", "lock", asked(&address, LONG, read))?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
     take(&mut a, &address, SESSION)?;
+    stage.show_holder("client A");
     let read = read_account(&mut a, &account)?;
     a.pause()?;
     take(&mut b, &address, LONG)?;
+    stage.show_holder("client B");
     let read_by_b = read_account(&mut b, &account)?;
     deposit(&mut b, &account, read_by_b, 20, None)?;
     a.resume()?;
