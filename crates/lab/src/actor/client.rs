@@ -1,5 +1,6 @@
 //! A client as its story sees it: told what to do, stopped, killed; all of it written down.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -26,6 +27,8 @@ pub struct Client {
     answers: Receiver<(u64, Answer)>,
     recorder: Recorder,
     calls: u64,
+    /// How often it has entered each lock of lockkeeper that it holds.
+    entered: HashMap<String, u32>,
 }
 
 impl Client {
@@ -49,6 +52,7 @@ impl Client {
             answers,
             recorder,
             calls: 0,
+            entered: HashMap::new(),
         })
     }
 
@@ -79,7 +83,7 @@ impl Client {
             self.note(What::Waits { lock: name.clone() });
         }
         if let Deed::Release { name } = deed {
-            self.note(What::GaveBack { lock: name.clone() });
+            self.leave(name);
         }
         let line = serde_json::to_string(deed)? + "\n";
         self.input.write_all(line.as_bytes())?;
@@ -111,7 +115,19 @@ impl Client {
         Some(answer)
     }
 
-    fn write_down(&self, at: u64, deed: &Deed, answer: &Answer) {
+    /// The lock is given back with the last of its entries.
+    fn leave(&mut self, name: &str) {
+        let entered = self.entered.get_mut(name);
+        let left = entered.map_or(0, |entered| {
+            *entered = entered.saturating_sub(1);
+            *entered
+        });
+        if left == 0 {
+            self.gives_back(name);
+        }
+    }
+
+    fn write_down(&mut self, at: u64, deed: &Deed, answer: &Answer) {
         let (call, words) = (self.calls, answer.words());
         let note = |what| self.recorder.note_at(at, &self.name, what);
         note(match answer {
@@ -129,11 +145,14 @@ impl Client {
             },
         });
         match (deed, answer) {
-            (Deed::Acquire(ask), Answer::Granted { token, until }) => note(What::Believes {
-                lock: ask.name.clone(),
-                token: Some(*token),
-                until: Some(self.recorder.since_beginning(*until)),
-            }),
+            (Deed::Acquire(ask), Answer::Granted { token, until }) => {
+                note(What::Believes {
+                    lock: ask.name.clone(),
+                    token: Some(*token),
+                    until: Some(self.recorder.since_beginning(*until)),
+                });
+                *self.entered.entry(ask.name.clone()).or_default() += 1;
+            }
             (Deed::Write { key, value, .. }, answer) => self.note_write(at, key, value, answer),
             _ => {}
         }

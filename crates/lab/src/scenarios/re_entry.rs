@@ -7,7 +7,6 @@ use lockkeeper_testbed::Redis;
 
 use crate::Result;
 use crate::actor::{Answer, Ask};
-use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
@@ -98,7 +97,6 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
         ..ask.clone()
     };
     a.release("lock")?;
-    still_believes(stage, outer);
     let beside = insist(&mut b, &at_once)?;
     a.release("lock")?;
     let after = insist(&mut b, &ask)?;
@@ -115,10 +113,4 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
             after.words()
         ))
     })
-}
-
-/// The inner entry was given back; the outer one goes on.
-fn still_believes(stage: &Stage, token: u64) {
-    let (lock, token, until) = ("lock".to_owned(), Some(token), None);
-    stage.note("client A", What::Believes { lock, token, until });
 }
