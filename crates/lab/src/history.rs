@@ -106,6 +106,15 @@ pub enum What {
         /// What to know about it: both numbers of a refusal, what it overwrote.
         note: String,
     },
+    /// What a write without a token replaced, at the time of the write.
+    Replaced {
+        /// Where.
+        resource: String,
+        /// What its writer had read there and based its write on.
+        read: String,
+        /// What was really there: another value is an update that is lost.
+        found: String,
+    },
     /// The process stands still (SIGSTOP).
     Paused,
     /// The process goes on (SIGCONT).

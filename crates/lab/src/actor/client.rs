@@ -29,6 +29,8 @@ pub struct Client {
     calls: u64,
     /// How often it has entered each lock of lockkeeper that it holds.
     entered: HashMap<String, u32>,
+    /// What it has read last under each key.
+    read: HashMap<String, String>,
 }
 
 impl Client {
@@ -53,6 +55,7 @@ impl Client {
             recorder,
             calls: 0,
             entered: HashMap::new(),
+            read: HashMap::new(),
         })
     }
 
@@ -153,6 +156,13 @@ impl Client {
                 });
                 *self.entered.entry(ask.name.clone()).or_default() += 1;
             }
+            (Deed::Redis { command, .. }, Answer::Text(text)) => {
+                if let [verb, key] = command.as_slice()
+                    && verb == "GET"
+                {
+                    self.read.insert(key.clone(), text.clone());
+                }
+            }
             (Deed::Write { key, value, .. }, answer) => self.note_write(at, key, value, answer),
             _ => {}
         }
@@ -177,6 +187,14 @@ impl Client {
             note,
         };
         self.recorder.note_at(at, "resource", write);
+        if let (Answer::Text(found), Some(read)) = (answer, self.read.get(key)) {
+            let replaced = What::Replaced {
+                resource: key.to_owned(),
+                read: read.clone(),
+                found: found.clone(),
+            };
+            self.recorder.note_at(at, "resource", replaced);
+        }
     }
 
     /// A command on a Redis server: what a naive lock is made of. `None` is its nil.

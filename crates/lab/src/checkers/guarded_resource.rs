@@ -1,7 +1,8 @@
 //! M3: the resource takes no write that is older than one it took, and refuses none that is the newest.
 //!
-//! A write without a token has no age. There it is the belief of its writer that tells: who writes while somebody
-//! else has got the lock since does harm.
+//! A write without a token has no age. There it is what it replaced that tells: another value than its writer had read is
+//! an update that is lost. Where that is not known, it is the belief of its writer: who writes while somebody else has got
+//! the lock since does harm.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,11 @@ pub fn judge_writes(history: &[Event]) -> Vec<(usize, Judgement)> {
         .filter(|write| write.token.is_none() && write.accepted);
     let beliefs = beliefs(history);
     for write in naive {
-        if let Some(words) = intrusion(write, &beliefs) {
+        let words = match replaced(write, history) {
+            Some(outcome) => outcome,
+            None => intrusion(write, &beliefs),
+        };
+        if let Some(words) = words {
             found.push((write.index, Judgement::Stale(words)));
         }
     }
@@ -186,6 +191,26 @@ fn stale(write: &Write<'_>, newest: &Write<'_>) -> String {
     )
 }
 
+/// Whether a write is known to have replaced what its writer had read; words if it replaced something else.
+fn replaced(write: &Write<'_>, history: &[Event]) -> Option<Option<String>> {
+    let told = history.iter().find_map(|event| match &event.what {
+        What::Replaced {
+            resource,
+            read,
+            found,
+        } if event.at == write.known && resource == write.resource => Some((read, found)),
+        _ => None,
+    });
+    let (read, found) = told?;
+    let words = || {
+        format!(
+            "{:?} took {:?} from {}, who had read {read:?}, over {found:?}",
+            write.resource, write.value, write.writer
+        )
+    };
+    Some((read != found).then(words))
+}
+
 /// Who has got the writer's lock since the writer got it, and believed in it for as long as the write took.
 fn intrusion(write: &Write<'_>, beliefs: &[Belief<'_>]) -> Option<String> {
     let own = beliefs
@@ -264,6 +289,30 @@ mod tests {
         for history in [&bare[..], &behind_a_refusal, &naive, &by_call] {
             assert_eq!(guarded_resource(history).len(), 1, "{history:?}");
         }
+    }
+
+    #[test]
+    fn an_update_that_is_lost_is_found_whatever_its_writer_believed() {
+        let replaced = |found: &str| What::Replaced {
+            resource: "account".to_owned(),
+            read: "90".to_owned(),
+            found: found.to_owned(),
+        };
+        let told = |found| {
+            [
+                at(1, "a", trusts("x")),
+                at(2, "b", trusts("x")),
+                at(3, "a", write(None, true)),
+                at(3, "r", replaced(found)),
+                at(4, "b", done(1)),
+            ]
+        };
+        assert_eq!(guarded_resource(&told("90")), []);
+        let found = guarded_resource(&told("95"));
+        assert!(
+            found[0].words.contains("who had read \"90\", over \"95\""),
+            "{found:?}"
+        );
     }
 
     #[test]
