@@ -17,6 +17,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tokens;
 mod words;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use draw::{LEFT, Painter, RIGHT, WIDTH};
 use lanes::{Lane, lanes, overlaps};
 use scale::Scale;
 use text::escape;
+use tokens::Tokens;
 use words::Word;
 
 pub use page::page;
@@ -45,7 +47,7 @@ pub fn svg(history: &[Event], words: &Words) -> String {
 
 /// The picture; a page has the style already.
 fn draw(history: &[Event], words: &Words, style: &str) -> String {
-    let lanes = lanes(history, words);
+    let lanes = shortened(lanes(history, words), &Tokens::of(history));
     let mut painter = Painter {
         canvas: Canvas::default(),
         ground: Canvas::default(),
@@ -80,6 +82,19 @@ fn draw(history: &[Event], words: &Words, style: &str) -> String {
     }
     let height = legend::draw(&mut canvas, &used, words, bottom + 14.0);
     frame(height, &words.title, style, &(ground.out + &canvas.out))
+}
+
+/// The lanes with what is written on them shortened; titles stay as they are.
+fn shortened<'a>(mut lanes: Vec<Lane<'a>>, tokens: &Tokens) -> Vec<Lane<'a>> {
+    for lane in &mut lanes {
+        for mark in &mut lane.marks {
+            mark.label = tokens.short(&mark.label);
+        }
+        for text in lane.bars.iter_mut().flat_map(|bar| &mut bar.texts) {
+            *text = tokens.short(text);
+        }
+    }
+    lanes
 }
 
 fn frame(height: f64, title: &str, style: &str, body: &str) -> String {
