@@ -11,9 +11,10 @@ use crate::Result;
 
 /// As many connections as a keeper has for statements.
 const CONNECTIONS: usize = 4;
-const TABLE: &str = "SELECT pg_advisory_lock(1); \
+/// One transaction, with a lock until its end: two processes that make one table at once fail.
+const TABLE: &str = "SELECT pg_advisory_xact_lock(1); \
     CREATE TABLE IF NOT EXISTS bare (name text PRIMARY KEY, value text, ends timestamptz); \
-    CREATE TABLE IF NOT EXISTS token (name text PRIMARY KEY, number bigint); SELECT pg_advisory_unlock(1)";
+    CREATE TABLE IF NOT EXISTS token (name text PRIMARY KEY, number bigint)";
 const TAKE: &str = "INSERT INTO bare VALUES ($1, $2, clock_timestamp() + '30s') ON CONFLICT (name) \
     DO UPDATE SET value = excluded.value, ends = excluded.ends WHERE bare.ends < clock_timestamp()";
 const GIVE: &str = "DELETE FROM bare WHERE name = $1 AND value = $2";
