@@ -9,6 +9,7 @@ use mysql_async::prelude::Queryable;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::breaking::doom;
 use super::client::{asked, read, shut};
 use super::doctor::first_row;
 use super::faults::{Fault, silent, sort, unreachable};
@@ -25,6 +26,7 @@ use super::BACKEND;
 use super::decide::lease_us;
 
 const DURING: &str = "asking for a lock";
+const DOOMED: &str = "asking for a lock (an operator ends the connection)";
 /// A sign of life this often: within twice that a holder knows that its connection has ended.
 const PULSE: Duration = Duration::from_millis(400);
 /// How long an answer of the server is waited for.
@@ -182,12 +184,12 @@ impl Task {
     async fn live(&mut self, entry: Entry) -> Result<End, Fault> {
         let lease = self.pinned.claim.lease;
         let (mut conn, is_new) = self.shared.take_connection(lease).await?;
-        let taken = match self.take(&mut conn).await {
-            // It had rested too long; nothing is known to be locked on it.
+        let taken = match self.take_or_check(&mut conn).await {
+            // It had rested too long, or is about to be ended for what it was; nothing is known to be locked on it.
             Err(_) if !is_new => {
                 shut(conn).await;
                 conn = self.shared.new_connection(lease).await?;
-                self.take(&mut conn).await
+                self.take_or_check(&mut conn).await
             }
             taken => taken,
         };
@@ -202,20 +204,25 @@ impl Task {
             self.told.send_replace(Stands::Holds(order));
             return Ok(self.hold(conn).await);
         }
-        if let Err(fault) = self.check_name(&mut conn).await {
-            shut(conn).await;
-            return Err(fault);
-        }
         match entry {
             Entry::Try => Ok(End::Clean(conn)),
             Entry::Queue => self.wait(conn).await,
         }
     }
 
+    /// Takes the lock if it is free; if it is not, the connection is one to wait on.
+    async fn take_or_check(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
+        let taken = self.take(conn).await?;
+        if taken.is_none() {
+            self.check_name(conn).await?;
+        }
+        Ok(taken)
+    }
+
     /// Takes the lock if it is free, and the next number with it, in one statement.
     async fn take(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
         let claim = &self.pinned.claim;
-        let lock = self.shared.lock_name(&claim.name);
+        let (lock, doom) = (self.shared.lock_name(&claim.name), doom(conn.id()));
         let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
         let values = [
             Value::Bytes(lock.as_bytes()),
@@ -226,6 +233,7 @@ impl Task {
             Value::Text(&label),
             Value::Text(&host),
             Value::Number(claim.party.pid.into()),
+            Value::Bytes(doom.as_bytes()),
             Value::Bytes(lock.as_bytes()),
         ];
         let packet = self.shared.statement(include_str!("sql/take.sql"), &values);
@@ -241,17 +249,20 @@ impl Task {
         }
     }
 
-    /// Whether the lock's row is this name's: two names may have one key (bug 81).
+    /// Whether the lock's row is this name's: two names may have one key (bug 81). And whether nobody is about to end this
+    /// connection for what it was before: then another one must be used.
     async fn check_name(&self, conn: &mut Conn) -> Result<(), Fault> {
         let name = &self.pinned.claim.name;
-        let lock = self.shared.lock_name(name);
-        let packet = "SELECT name FROM @names WHERE lock_name = ?";
-        let packet = self
-            .shared
-            .statement(packet, &[Value::Bytes(lock.as_bytes())]);
-        let told = bounded(asked(conn, packet, DURING)).await?;
+        let (lock, doom) = (self.shared.lock_name(name), doom(conn.id()));
+        let packet = "SELECT IS_FREE_LOCK(?); SELECT name FROM @names WHERE lock_name = ?";
+        let values = [Value::Bytes(doom.as_bytes()), Value::Bytes(lock.as_bytes())];
+        let packet = self.shared.statement(packet, &values);
+        let mut told = bounded(asked(conn, packet, DURING)).await?.into_iter();
+        if read::<(i64,)>(first_row(told.next())?)? != (1,) {
+            return Err(Fault::Told(unreachable(DOOMED)));
+        }
         // Whoever has just taken it for the first time may not have written its name yet.
-        let Some(row) = told.into_iter().flat_map(|told| told.rows).next() else {
+        let Some(row) = told.flat_map(|told| told.rows).next() else {
             return Ok(());
         };
         let (found,): (Vec<u8>,) = read(row)?;
