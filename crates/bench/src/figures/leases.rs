@@ -93,7 +93,7 @@ impl Leases {
     }
 
     fn watch(&self, leases: u64) -> Result<Watched> {
-        let engine = self.engine.start()?;
+        let engine = self.engine.start_counting()?;
         let meter = engine.meter()?;
         let mut worker = Worker::start("leases", OURS, &meter.url())?;
         let [_before, _after] = worker.ask(&format!("hold {leases} {}", LEASE.as_millis()))?;
