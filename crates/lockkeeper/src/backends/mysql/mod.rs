@@ -45,6 +45,7 @@ mod pinned;
 mod places;
 mod schema;
 mod session;
+mod task;
 mod text;
 
 use std::sync::Arc;
