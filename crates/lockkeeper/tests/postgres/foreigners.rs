@@ -24,13 +24,20 @@ async fn lock(client: &Client, table: &str, name: &str) {
     client.batch_execute(&sql).await.unwrap();
 }
 
-/// Until a statement of a keeper waits for a row.
+/// How many statements of keepers wait for a row.
+fn waiting(server: &Postgres) -> u64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockkeeper' AND wait_event_type = 'Lock'";
+    server.sql(sql).unwrap().parse().unwrap()
+}
+
 async fn one_waits(server: &Postgres) {
-    until("a keeper's statement waits", async || {
-        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockkeeper' AND wait_event_type = 'Lock'";
-        server.sql(sql).unwrap() != "0"
-    })
-    .await;
+    until("a keeper's statement waits", async || waiting(server) > 0).await;
+}
+
+/// How many stand in a list and have not been told that they hold.
+fn not_granted(server: &Postgres) -> String {
+    let sql = "SELECT count(*) FROM lockkeeper_claims WHERE granted_at IS NULL";
+    server.sql(sql).unwrap()
 }
 
 fn patient(name: &str) -> Claim {
@@ -104,4 +111,52 @@ async fn a_row_that_stays_locked_is_told_and_granted_once() {
     let rows = "SELECT string_agg(order_no::text, ',') FROM lockkeeper_claims";
     assert_eq!(server.sql(rows).unwrap(), order_of_held.to_string());
     assert_eq!(insist(|| one.release(&held)).await, Released::Freed);
+}
+
+/// The last one has begun to leave and has not seen who comes; who comes has seen the last one.
+// proves: W5, L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_while_the_last_one_leaves_is_not_forgotten() {
+    let server = Postgres::start().unwrap();
+    let (one, two) = (backend(&server.url()).await, backend(&server.url()).await);
+    let (last, next) = (patient("a"), patient("a"));
+    let old = order(one.enter(&last, Entry::Queue).await.unwrap());
+    let other = foreigner(&server).await;
+    other.batch_execute("BEGIN").await.unwrap();
+    lock(&other, "claims", "a").await;
+    let leaving = tokio::spawn(async move { insist(|| one.release(&last)).await });
+    one_waits(&server).await;
+    let coming = tokio::spawn(async move { insist(|| two.enter(&next, Entry::Queue)).await });
+    until("both wait, or one has come", async || {
+        coming.is_finished() || waiting(&server) == 2
+    })
+    .await;
+    other.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(soon(leaving).await.unwrap(), Released::Freed);
+    if let Standing::Holds { order, .. } = soon(coming).await.unwrap() {
+        assert!(order > old);
+    }
+    assert_eq!(not_granted(&server), "0", "it waits for nobody");
+}
+
+// proves: W5, L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_forgotten_however_leaving_and_coming_meet() {
+    let server = Postgres::start().unwrap();
+    let (one, two) = (backend(&server.url()).await, backend(&server.url()).await);
+    for round in 0..300_u64 {
+        let name = format!("a{round}");
+        let (last, next) = (patient(&name), patient(&name));
+        order(one.enter(&last, Entry::Queue).await.unwrap());
+        let leaving = {
+            let one = one.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(10 * (round % 100))).await;
+                insist(|| one.release(&last)).await
+            })
+        };
+        insist(|| two.enter(&next, Entry::Queue)).await;
+        assert_eq!(leaving.await.unwrap(), Released::Freed);
+    }
+    assert_eq!(not_granted(&server), "0", "some wait for nobody");
 }

@@ -66,6 +66,15 @@ struct About<'a> {
     broken: Option<(u64, &'a str)>,
 }
 
+/// By what a list is known again.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Of the name's row, if there is one.
+    version: Option<i64>,
+    /// The number of the claim that was alone: it may leave without a new version.
+    alone: Option<i64>,
+}
+
 impl LeaseBackend {
     /// Reads, decides and writes until nobody came in between. Tells what was decided, and the number of the claim
     /// that entered.
@@ -80,7 +89,7 @@ impl LeaseBackend {
         T: Send,
     {
         for attempt in 0..TRIES {
-            let (version, rows) = match self.read(name, question).await {
+            let (found, rows) = match self.read(name, question).await {
                 Err(Fault::Again) => continue,
                 read => read?,
             };
@@ -88,7 +97,7 @@ impl LeaseBackend {
             if change.is_empty() {
                 return Ok((told, 0));
             }
-            match self.write(name, version, about, (&change, question)).await {
+            match self.write(name, found, about, (&change, question)).await {
                 Ok(Some(order)) => return Ok((told, order)),
                 Ok(None) | Err(Fault::Again) => sleep(pause(attempt)).await,
                 Err(fault) => return Err(fault.into()),
@@ -100,24 +109,24 @@ impl LeaseBackend {
         )))
     }
 
-    async fn read(
-        &self,
-        name: &Name,
-        question: Question,
-    ) -> Result<(Option<i64>, Vec<Row>), Fault> {
+    async fn read(&self, name: &Name, question: Question) -> Result<(Found, Vec<Row>), Fault> {
         let text = wire::text_of(name);
         let answer = self.links.ask(READ, &[&text], question).await?;
         let version = answer.first().map(|row| row.get::<_, i64>(0));
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::row).collect();
-        let rows = rows.map_err(Fault::Told)?;
-        Ok((version, rows.into_iter().flatten().collect()))
+        let rows: Vec<Row> = rows.map_err(Fault::Told)?.into_iter().flatten().collect();
+        let alone = match rows.as_slice() {
+            [row] => Some(row.order as i64),
+            _ => None,
+        };
+        Ok((Found { version, alone }, rows))
     }
 
     /// Writes a change; nothing if the list is another by now, else the number of the claim that entered, or 0.
     async fn write(
         &self,
         name: &Name,
-        version: Option<i64>,
+        found: Found,
         about: About<'_>,
         (change, question): (&Change, Question),
     ) -> Result<Option<u64>, Fault> {
@@ -135,9 +144,9 @@ impl LeaseBackend {
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
         let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
-        let values: [&(dyn ToSql + Sync); 20] = [
+        let values: [&(dyn ToSql + Sync); 21] = [
             &text,
-            &version,
+            &found.version,
             &delete,
             &restart,
             &grant,
@@ -156,6 +165,7 @@ impl LeaseBackend {
             &broken,
             &why,
             &dead,
+            &found.alone,
         ];
         let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer
