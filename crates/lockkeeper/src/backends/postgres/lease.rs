@@ -1,5 +1,6 @@
-//! The verbs on rows with an end. A claim that is alone comes and goes by one statement; whatever else happens, the
-//! list is read, the rule decides here, and one statement writes what it says, if the name's row is still as it was.
+//! The verbs on rows with an end. A claim that finds nobody comes by one statement, and one that nobody came behind goes
+//! by one. Whatever else happens, the list is read, the rule decides here, and one statement writes what it says, if the
+//! name's row is still as it was.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::{Mode, Name};
 /// The statements, and the places of each among them.
 pub(super) const TEXTS: [&str; 9] = [
     include_str!("sql/enter_alone.sql"),
-    include_str!("sql/release_alone.sql"),
+    include_str!("sql/release_last.sql"),
     include_str!("sql/read.sql"),
     include_str!("sql/change.sql"),
     include_str!("sql/renew.sql"),
@@ -32,7 +33,7 @@ pub(super) const TEXTS: [&str; 9] = [
     include_str!("sql/sweep_names.sql"),
 ];
 const ENTER_ALONE: usize = 0;
-const RELEASE_ALONE: usize = 1;
+const RELEASE_LAST: usize = 1;
 const READ: usize = 2;
 const CHANGE: usize = 3;
 const RENEW: usize = 4;
@@ -71,8 +72,8 @@ struct About<'a> {
 struct Found {
     /// Of the name's row, if there is one.
     version: Option<i64>,
-    /// The number of the claim that was alone: it may leave without a new version.
-    alone: Option<i64>,
+    /// The number of the last claim: it may leave without a new version.
+    last: Option<i64>,
 }
 
 impl LeaseBackend {
@@ -115,11 +116,8 @@ impl LeaseBackend {
         let version = answer.first().map(|row| row.get::<_, i64>(0));
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::row).collect();
         let rows: Vec<Row> = rows.map_err(Fault::Told)?.into_iter().flatten().collect();
-        let alone = match rows.as_slice() {
-            [row] => Some(row.order as i64),
-            _ => None,
-        };
-        Ok((Found { version, alone }, rows))
+        let last = rows.last().map(|row| row.order as i64);
+        Ok((Found { version, last }, rows))
     }
 
     /// Writes a change; nothing if the list is another by now, else the number of the claim that entered, or 0.
@@ -165,7 +163,7 @@ impl LeaseBackend {
             &broken,
             &why,
             &dead,
-            &found.alone,
+            &found.last,
         ];
         let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer
@@ -388,7 +386,7 @@ impl Backend for LeaseBackend {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let question = Question::within(claim.lease, "releasing a lock");
         let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
-        match self.links.ask(RELEASE_ALONE, &[&text, &id], question).await {
+        match self.links.ask(RELEASE_LAST, &[&text, &id], question).await {
             Ok(rows) => match rows.first().map(|row| row.get::<_, bool>(0)) {
                 Some(true) => return Ok(Released::Freed),
                 Some(false) => return Ok(Released::Gone),
