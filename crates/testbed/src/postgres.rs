@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::home::Home;
 use crate::launch::Launch;
-use crate::ports::Port;
+use crate::ports::{self, Port};
 use crate::program::{self, User};
 use crate::server::Server;
 use crate::setup::Setup;
@@ -45,6 +47,33 @@ impl Postgres {
         let recipe = |directory, port| recipe(&program, directory, port, setup);
         let server = template.start("postgres", user.as_ref(), setup, recipe)?;
         Ok(Postgres { server })
+    }
+
+    /// Starts a standby of this server: a copy that follows it and may only be read.
+    ///
+    /// # Errors
+    /// When the copy cannot be made, or does not come up.
+    pub fn standby(&self) -> Result<Postgres> {
+        let user = User::instead_of_root("postgres", PACKAGE)?;
+        let program = installed("postgres")?;
+        let server = ports::retrying(|| {
+            let home = Arc::new(Home::new("standby")?);
+            let directory = home.node("standby", user.as_ref())?;
+            self.copy_to(&directory.join("data"), &user)?;
+            let launch = recipe(&program, directory, Port::reserve()?, &Setup::new());
+            Server::start(launch.user(user.clone()), &home)
+        })?;
+        Ok(Postgres { server })
+    }
+
+    /// Copies the data while it is in use, with all that a copy needs to follow on.
+    fn copy_to(&self, data: &Path, user: &Option<User>) -> Result<()> {
+        let mut copy = program::command_as(user.as_ref(), &installed("pg_basebackup")?)?;
+        copy.args(["-h", "127.0.0.1", "-U", "postgres", "-p"]);
+        copy.arg(self.server.port().to_string());
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+        copy.arg("-D").arg(data).current_dir("/");
+        program::output_of(&mut copy).map(drop)
     }
 
     /// The process, and what can be done to it; its children are paused and killed with it.

@@ -5,9 +5,11 @@ mod etcd;
 mod etcd_wire;
 mod flock;
 mod keeper;
+mod mysql;
 mod postgres;
 mod redis;
 mod rslock;
+mod sql;
 mod zookeeper;
 
 use crate::Result;
@@ -45,10 +47,7 @@ pub(crate) trait Role {
 /// lets it play.
 pub(crate) async fn play(role: impl Role, kind: &str, url: &str) -> Result<()> {
     let (scheme, place) = url.split_once(':').ok_or("a URL is expected")?;
-    let is_session = place.contains("mode=session");
-    // Settings are lockkeeper's alone.
-    let place = place.split('?').next().unwrap_or_default();
-    let place = place.trim_start_matches('/');
+    let place = without_settings(place);
     match (kind, scheme) {
         (OURS, _) => role.play(keeper::connect(url).await?).await,
         (FLOOR, "local") => role.play(flock::open(url)?).await,
@@ -60,9 +59,27 @@ pub(crate) async fn play(role: impl Role, kind: &str, url: &str) -> Result<()> {
         ("v3lock", "etcd") => role.play(etcd::V3Lock::connect(place).await?).await,
         (BARE, "zookeeper") => role.play(zookeeper::Bare::connect(place).await?).await,
         (FLOOR, "zookeeper") => role.play(zookeeper::Watch::connect(place).await?).await,
-        (BARE, "postgres") if is_session => role.play(postgres::Advisory::with_token(place)).await,
-        (BARE, "postgres") => role.play(postgres::Bare::connect(place).await?).await,
-        (FLOOR, "postgres") => role.play(postgres::Advisory::alone(place)).await,
+        (_, "postgres") => beneath::<postgres::Postgres>(role, kind, url).await,
+        (_, "mysql") => beneath::<mysql::MySql>(role, kind, url).await,
         _ => Err(format!("there is no {kind:?} for {scheme}").into()),
     }
+}
+
+/// The limit or the floor beneath an SQL server's mode.
+async fn beneath<C: sql::Connection>(role: impl Role, kind: &str, url: &str) -> Result<()> {
+    let is_session = url.contains("mode=session");
+    let (_, place) = url.split_once(':').ok_or("a URL is expected")?;
+    let place = without_settings(place);
+    match kind {
+        BARE if is_session => role.play(sql::Sessions::<C>::with_token(place)).await,
+        BARE => role.play(sql::Bare::<C>::connect(place).await?).await,
+        FLOOR => role.play(sql::Sessions::<C>::alone(place)).await,
+        _ => Err(format!("there is no {kind:?} for SQL").into()),
+    }
+}
+
+/// Settings are lockkeeper's alone.
+fn without_settings(place: &str) -> &str {
+    let place = place.split('?').next().unwrap_or_default();
+    place.trim_start_matches('/')
 }

@@ -3,9 +3,10 @@
 
 mod etcd;
 mod redis;
+mod sql;
 mod zookeeper;
 
-use lockkeeper_testbed::{Etcd, Postgres, Redis, RedisFive, Server, ZooKeeper};
+use lockkeeper_testbed::{Etcd, MariaDb, Postgres, Redis, RedisFive, Server, ZooKeeper};
 
 use crate::Result;
 
@@ -20,6 +21,9 @@ pub(crate) enum Engine {
     Postgres,
     /// The same server, locked by its own locks.
     PostgresSession,
+    /// MariaDB here.
+    MySql,
+    MySqlSession,
 }
 
 /// One that runs; it ends with this.
@@ -31,6 +35,8 @@ pub(crate) enum Running {
     ZooKeeper(ZooKeeper),
     Postgres(Postgres),
     PostgresSession(Postgres),
+    MySql(MariaDb),
+    MySqlSession(MariaDb),
 }
 
 /// Counts what goes over the wire, from outside both sides.
@@ -75,6 +81,8 @@ impl Engine {
             Self::ZooKeeper => "zookeeper",
             Self::Postgres => "postgres",
             Self::PostgresSession => "postgres, session mode",
+            Self::MySql => "mysql",
+            Self::MySqlSession => "mysql, session mode",
         }
     }
 
@@ -86,7 +94,18 @@ impl Engine {
             Self::ZooKeeper => Running::ZooKeeper(ZooKeeper::start()?),
             Self::Postgres => Running::Postgres(Postgres::start()?),
             Self::PostgresSession => Running::PostgresSession(Postgres::start()?),
+            Self::MySql => Running::MySql(sql::mariadb()?),
+            Self::MySqlSession => Running::MySqlSession(sql::mariadb()?),
         })
+    }
+
+    /// One that can be asked for its counts, and has room for a crowd.
+    pub(crate) fn start_counting(self) -> Result<Running> {
+        match self {
+            Self::Postgres => Ok(Running::Postgres(sql::counting_postgres()?)),
+            Self::PostgresSession => Ok(Running::PostgresSession(sql::counting_postgres()?)),
+            other => other.start(),
+        }
     }
 }
 
@@ -98,6 +117,7 @@ impl Running {
             Self::Etcd(etcd) => vec![etcd.server()],
             Self::ZooKeeper(zookeeper) => vec![zookeeper.server()],
             Self::Postgres(server) | Self::PostgresSession(server) => vec![server.server()],
+            Self::MySql(server) | Self::MySqlSession(server) => vec![server.server()],
         }
     }
 
@@ -110,6 +130,10 @@ impl Running {
             Self::ZooKeeper(_) => "zookeeper",
             Self::Postgres(server) => return server.url(),
             Self::PostgresSession(server) => return format!("{}?mode=session", server.url()),
+            Self::MySql(server) => return sql::mariadb_url(server),
+            Self::MySqlSession(server) => {
+                return format!("{}?mode=session", sql::mariadb_url(server));
+            }
         };
         // Nodes that were just started have forgotten nothing: without this a new set rests first.
         let settings = match self {
@@ -132,13 +156,16 @@ impl Running {
     }
 
     /// Begins to count.
-    pub(crate) fn meter(&self) -> Result<Box<dyn Meter>> {
+    pub(crate) fn meter(&self) -> Result<Box<dyn Meter + '_>> {
         Ok(match self {
             Self::Redis(redis) => Box::new(redis::Monitor::of(redis)?),
             Self::Etcd(etcd) => Box::new(etcd::Metrics::of(etcd)),
             Self::ZooKeeper(zookeeper) => Box::new(zookeeper::Tap::before(zookeeper)?),
-            Self::Postgres(_) | Self::PostgresSession(_) => {
-                return Err("nobody counts the statements of PostgreSQL".into());
+            Self::Postgres(server) | Self::PostgresSession(server) => {
+                Box::new(sql::Counter::of_postgres(server, self.url()))
+            }
+            Self::MySql(server) | Self::MySqlSession(server) => {
+                Box::new(sql::Counter::of_mariadb(server, self.url())?)
             }
             Self::Redlock(_) => return Err("nobody counts the commands of five servers".into()),
         })

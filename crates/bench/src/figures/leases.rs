@@ -13,6 +13,8 @@ use crate::workers::Worker;
 use crate::{Result, cpu};
 
 const LEASES: u64 = 10_000;
+/// As many as a keeper renews at a time, at most.
+const BATCH: u64 = 500;
 const LEASE: Duration = Duration::from_secs(30);
 /// A lease is renewed when a third of it has passed.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -28,7 +30,7 @@ pub(super) struct Leases {
 /// What may be paid for them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cost {
-    /// So many calls in an interval for each lease, and so much of a core.
+    /// So many calls in an interval for five hundred leases, and so much of a core.
     Batches { calls: f64, core_percent: f64 },
     /// No more than one lease alone: what keeps the session alive keeps all alive. One more may fall
     /// into the window.
@@ -58,10 +60,10 @@ impl Leases {
                 core_percent,
             } => vec![
                 Figure {
-                    what: format!("{name}: {LEASES} leases, calls for each renewal"),
+                    what: format!("{name}: {LEASES} leases, calls for each {BATCH} renewals"),
                     limit: format!("{:.0} s interval", INTERVAL.as_secs_f64()),
                     ours: format!("{total} calls in {INTERVALS} intervals"),
-                    value: total as f64 / f64::from(INTERVALS) / LEASES as f64,
+                    value: total as f64 / f64::from(INTERVALS) / (LEASES / BATCH) as f64,
                     unit: "calls",
                     target: Target::AtMost(calls),
                     detail: detail.clone(),
@@ -93,7 +95,7 @@ impl Leases {
     }
 
     fn watch(&self, leases: u64) -> Result<Watched> {
-        let engine = self.engine.start()?;
+        let engine = self.engine.start_counting()?;
         let meter = engine.meter()?;
         let mut worker = Worker::start("leases", OURS, &meter.url())?;
         let [_before, _after] = worker.ask(&format!("hold {leases} {}", LEASE.as_millis()))?;

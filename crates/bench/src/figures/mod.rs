@@ -4,11 +4,11 @@
 mod fence;
 mod leases;
 mod local;
-mod postgres;
 mod quorum;
 mod race;
 mod redis;
 mod relay;
+mod sql;
 mod waiting;
 
 use crate::Result;
@@ -90,7 +90,11 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "postgres",
-        sections: &[postgres::POSTGRES],
+        sections: &[sql::POSTGRES],
+    },
+    Suite {
+        name: "mysql",
+        sections: &[sql::MYSQL],
     },
 ];
 

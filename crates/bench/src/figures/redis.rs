@@ -85,7 +85,7 @@ const WAITING: Waiting = Waiting {
 const LEASES: Leases = Leases {
     engine: Redis,
     cost: Cost::Batches {
-        calls: 0.01,
+        calls: 5.0,
         core_percent: 10.0,
     },
 };

@@ -98,7 +98,7 @@ impl Waiting {
     }
 
     fn crowd(&self, size: u64) -> Result<Cost> {
-        let engine = self.engine.start()?;
+        let engine = self.engine.start_counting()?;
         let meter = engine.meter()?;
         let url = meter.url();
         let mut warden = Worker::start("warden", OURS, &url)?;

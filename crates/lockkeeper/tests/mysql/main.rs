@@ -1,6 +1,8 @@
 //! `mysql://` on real MariaDB servers, with real faults: lease mode and session mode.
 
-mod faults;
+#[path = "../roles/both_modes.rs"]
+mod both_modes;
+mod foreigners;
 mod network;
 mod pooler;
 #[path = "../roles/mod.rs"]

@@ -192,3 +192,37 @@ async fn more_claims_than_connections_are_refused() {
         .await
         .unwrap();
 }
+
+/// An operator breaks a claim and is slow: its keeper has given it back meanwhile, and its connection could be another
+/// claim's.
+// proves: S2, L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn breaking_a_claim_never_hits_the_next_one_on_its_connection() {
+    let corner = Corner::session(server().address());
+    let (one, operator) = (corner.backend().await, corner.backend().await);
+    let (held, next) = (claim("a"), claim("b"));
+    let number = order(one.enter(&held, Entry::Queue).await.unwrap());
+    // Breaking leaves a note, which has to wait.
+    let prefix = &corner.prefix;
+    let lock = format!("LOCK TABLES mysql.{prefix}_broken WRITE; DO SLEEP(2), 'of {prefix}'");
+    let locking = tokio::task::spawn_blocking(move || server().sql(&lock).unwrap());
+    let seen = |what: &str| {
+        let sql = format!(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '{what}%' AND INFO LIKE '%{prefix}%'"
+        );
+        server().sql(&sql).unwrap() != "0"
+    };
+    until("the notes are locked", || seen("DO SLEEP")).await;
+    let breaking = tokio::spawn(async move {
+        let name = "a".parse().unwrap();
+        operator.evict(&name, number, "test").await
+    });
+    until("the note waits", || seen("INSERT INTO")).await;
+    assert_eq!(one.release(&held).await.unwrap(), Released::Freed);
+    let number = order(one.enter(&next, Entry::Queue).await.unwrap());
+    soon(breaking).await.unwrap().unwrap();
+    soon(locking).await.unwrap();
+    let standings = one.renew(std::slice::from_ref(&next)).await.unwrap();
+    assert_eq!(order(standings[0]), number, "its connection was ended");
+    assert_eq!(one.release(&next).await.unwrap(), Released::Freed);
+}

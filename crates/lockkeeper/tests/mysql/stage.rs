@@ -28,6 +28,12 @@ pub(crate) fn server() -> &'static MariaDb {
     })
 }
 
+/// Lease mode and session mode, on tables of their own.
+pub(crate) fn both() -> [Corner; 2] {
+    let address = server().address();
+    [Corner::lease(address), Corner::session(address)]
+}
+
 /// Tables of their own on some server.
 #[derive(Clone)]
 pub(crate) struct Corner {

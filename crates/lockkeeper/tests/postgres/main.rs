@@ -1,8 +1,13 @@
 //! `postgres://` on real servers, with real faults.
 
+#[path = "../roles/both_modes.rs"]
+mod both_modes;
 mod faults;
+mod foreigners;
 mod lists;
 mod renewals;
+#[path = "../roles/mod.rs"]
+mod roles;
 mod server;
 mod session;
 mod stage;

@@ -51,6 +51,27 @@ async fn a_server_that_is_read_only_is_refused() {
     assert!(error.to_string().contains("read-only"), "{error}");
 }
 
+/// It would only be heard of when the first lock is asked for, and a fail-over forgets what has not reached it.
+#[tokio::test]
+async fn a_standby_is_refused_and_passed_over_for_the_server_that_is_written_to() {
+    let primary = Postgres::start().unwrap();
+    let one = keeper(&primary.url()).await;
+    let guard = one.lock("a").acquire().await.unwrap();
+    let standby = primary.standby().unwrap();
+    for mode in ["lease", "session"] {
+        let url = format!("{}?mode={mode}", standby.url());
+        let error = try_backend(&url).await.unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert!(error.to_string().contains("standby"), "{error}");
+    }
+    let hosts = format!("{},{}", standby.address(), primary.address());
+    let two = keeper(&format!("postgres://postgres@{hosts}/postgres")).await;
+    assert!(two.lock("a").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let next = two.lock("a").acquire_within(SOON).await.unwrap();
+    next.release().await.unwrap();
+}
+
 // proves: L7, F1
 // bug 31
 #[tokio::test]

@@ -1,17 +1,50 @@
 //! The stage: a server, keepers and bare backends on it, and waiting that ends.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockkeeper::backend::{Backend, Standing};
 use lockkeeper::backends::postgres::{Config, connect};
 use lockkeeper::claim::{Claim, ClaimId, Party};
 use lockkeeper::{Clock, Error, Keeper, Mode};
+use lockkeeper_testbed::{Actor, Postgres};
 
 /// Kept well on a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// Every wait of a test ends here at the latest.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = LEASE;
+
+/// Tables of their own on a server that tests share which do it no harm.
+pub(crate) struct Corner(String);
+
+/// Lease mode and session mode, on tables of their own.
+pub(crate) fn both() -> [Corner; 2] {
+    static SERVER: OnceLock<Postgres> = OnceLock::new();
+    static CORNERS: AtomicUsize = AtomicUsize::new(0);
+    let url = SERVER.get_or_init(|| Postgres::start().unwrap()).url();
+    ["lease", "session"].map(|mode| {
+        let corner = CORNERS.fetch_add(1, Ordering::Relaxed);
+        Corner(format!("{url}?mode={mode}&prefix=c{corner}"))
+    })
+}
+
+impl Corner {
+    pub(crate) async fn keeper(&self) -> Keeper {
+        keeper(&self.0).await
+    }
+
+    pub(crate) fn play(&self, role: &str, name: &str) -> Actor {
+        Actor::play(&[
+            ("LOCKKEEPER_TEST_ROLE", role),
+            ("LOCKKEEPER_TEST_URL", &self.0),
+            ("LOCKKEEPER_TEST_NAME", name),
+        ])
+    }
+}
 
 pub(crate) async fn backend(url: &str) -> Arc<dyn Backend> {
     try_backend(url).await.expect("connected")

@@ -95,9 +95,11 @@ fn sort_told(told: ServerError, during: &str) -> Fault {
             "the claim belongs to another user of the server, whose connections this one may not end",
         ),
         1049 => Fault::Told(refused("name an existing database in the URL")),
-        1290 | 1792 | 1836 | 1874 => Fault::Told(refused(
-            "the server is read-only, perhaps a standby: name the one that is written to in the URL",
-        )),
+        // This was not done. But the same may have been asked before, without an answer, when the server was still written
+        // to: so what has become of the claim is unknown. Whoever connects to such a server is refused.
+        1290 | 1792 | 1836 | 1874 => Fault::Told(unreachable(format!(
+            "{during}: {message}; the server is read-only, perhaps a standby: name the one that is written to in the URL"
+        ))),
         1665 => Fault::Told(refused("set binlog_format=ROW or MIXED")),
         1040 | 1203 | 1226 => Fault::Told(Error::Unreachable {
             backend: BACKEND,
@@ -161,8 +163,9 @@ mod tests {
             (1146, "no tables"),
             (1142, "denied"),
             (1045, "denied"),
-            (1290, "refused"),
-            (1792, "refused"),
+            (1290, "unknown"),
+            (1792, "unknown"),
+            (1049, "refused"),
             (1040, "unknown"),
             (1317, "unknown"),
             (1927, "unknown"),

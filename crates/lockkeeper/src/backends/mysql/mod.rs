@@ -33,6 +33,7 @@
 //! - Galera is refused: its members keep their locks each for itself. In session mode a proxy that hands
 //!   connections about is refused too.
 
+mod breaking;
 mod client;
 mod config;
 mod decide;
@@ -44,6 +45,7 @@ mod pinned;
 mod places;
 mod schema;
 mod session;
+mod task;
 mod text;
 
 use std::sync::Arc;

@@ -1,36 +1,20 @@
-//! One claim of session mode and its connection, in a task of their own: takes the lock or waits for it in the server, shows
-//! signs of life, notices the end of the connection, and gives the lock back.
+//! The handle on one claim of session mode: where it stands, until when, and what its task is asked to do.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mysql_async::Conn;
-use mysql_async::prelude::Queryable;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::client::{asked, read, shut};
-use super::doctor::first_row;
-use super::faults::{Fault, silent, sort, unreachable};
 use super::session::Shared;
-use super::text::{Value, fill};
-use crate::backend::{Entry, Released, Wake};
-use crate::backends::sql::key;
-use crate::backends::sql::shortened;
+use super::task::Task;
+use crate::backend::{Entry, Released};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::lifecycle::deadline::Moment;
 
-use super::BACKEND;
-use super::decide::lease_us;
-
-const DURING: &str = "asking for a lock";
-/// A sign of life this often: within twice that a holder knows that its connection has ended.
-const PULSE: Duration = Duration::from_millis(400);
-/// How long an answer of the server is waited for.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// How long a claim waits in the server before it asks whether anybody still wants it to.
-const LONGEST_TURN: Duration = Duration::from_secs(10);
+/// How long a task may take to learn what the server has seen.
+const LEARNS_WITHIN: Duration = Duration::from_secs(4);
 
 /// Where a claim stands, as its task knows.
 #[derive(Debug, Clone)]
@@ -57,7 +41,7 @@ pub(super) struct Pinned {
 
 /// What a claim's task is asked to do.
 #[derive(Debug)]
-enum Order {
+pub(super) enum Order {
     /// Show that the server still has the lock.
     Prove(oneshot::Sender<bool>),
     /// Give it back.
@@ -86,13 +70,7 @@ impl Pinned {
             stands,
             orders,
         });
-        let task = Task {
-            shared: shared.clone(),
-            pinned: pinned.clone(),
-            told,
-            inbox,
-            waited: 0,
-        };
+        let task = Task::new(shared.clone(), pinned.clone(), told, inbox);
         tokio::spawn(task.run(entry));
         Ok(pinned)
     }
@@ -117,7 +95,7 @@ impl Pinned {
     pub(super) async fn no_longer_waits(&self) {
         let mut stands = self.stands.clone();
         let learns = stands.wait_for(|stands| !matches!(stands, Stands::Waits));
-        let _or_it_waits_on = timeout(PATIENCE, learns).await;
+        let _or_it_waits_on = timeout(LEARNS_WITHIN, learns).await;
     }
 
     /// The server knows nothing of its wait: whatever has become of it, the wait is over.
@@ -137,348 +115,8 @@ impl Pinned {
         told.await.unwrap_or(Ok(Released::Gone))
     }
 
-    fn ends(&self) -> std::sync::MutexGuard<'_, (Moment, Duration)> {
+    /// When the claim ends, and how long its lease is.
+    pub(super) fn ends(&self) -> MutexGuard<'_, (Moment, Duration)> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-struct Task {
-    shared: Arc<Shared>,
-    pinned: Arc<Pinned>,
-    told: watch::Sender<Stands>,
-    inbox: mpsc::Receiver<Order>,
-    /// The number under which others saw it wait.
-    waited: u64,
-}
-
-/// How the task ended with its connection.
-enum End {
-    /// Nothing is locked on it any more.
-    Clean(Conn),
-    /// Whatever is on it ends with it.
-    Dirty(Conn),
-    Lost,
-}
-
-impl Task {
-    async fn run(mut self, entry: Entry) {
-        let end = self.live(entry).await;
-        self.shared.over(&self.pinned);
-        let (end, outcome) = match end {
-            Ok(end) => (end, Ok(())),
-            Err(fault) => (End::Lost, Err(Error::from(fault))),
-        };
-        match end {
-            End::Clean(conn) => self.shared.give_back(conn, self.pinned.ends().1),
-            End::Dirty(conn) => shut(conn).await,
-            End::Lost => {}
-        }
-        let before = self.told.send_replace(Stands::Over(outcome));
-        if matches!(before, Stands::Waits | Stands::Holds(_)) {
-            self.shared.bell.ring(Wake::Look(self.pinned.claim.id));
-        }
-    }
-
-    async fn live(&mut self, entry: Entry) -> Result<End, Fault> {
-        let lease = self.pinned.claim.lease;
-        let (mut conn, is_new) = self.shared.take_connection(lease).await?;
-        let taken = match self.take(&mut conn).await {
-            // It had rested too long; nothing is known to be locked on it.
-            Err(_) if !is_new => {
-                shut(conn).await;
-                conn = self.shared.new_connection(lease).await?;
-                self.take(&mut conn).await
-            }
-            taken => taken,
-        };
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(fault) => {
-                shut(conn).await;
-                return Err(fault);
-            }
-        };
-        if let Some(order) = taken {
-            self.told.send_replace(Stands::Holds(order));
-            return Ok(self.hold(conn).await);
-        }
-        if let Err(fault) = self.check_name(&mut conn).await {
-            shut(conn).await;
-            return Err(fault);
-        }
-        match entry {
-            Entry::Try => Ok(End::Clean(conn)),
-            Entry::Queue => self.wait(conn).await,
-        }
-    }
-
-    /// Takes the lock if it is free, and the next number with it, in one statement.
-    async fn take(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
-        let claim = &self.pinned.claim;
-        let lock = self.shared.lock_name(&claim.name);
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let values = [
-            Value::Bytes(lock.as_bytes()),
-            Value::Bytes(claim.name.as_str().as_bytes()),
-            Value::Number(self.waited),
-            Value::Number(conn.id().into()),
-            Value::Number(lease_us(claim)),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-            Value::Bytes(lock.as_bytes()),
-        ];
-        let packet = self.shared.statement(include_str!("sql/take.sql"), &values);
-        let told = bounded(asked(conn, packet, DURING)).await?;
-        match told.first() {
-            Some(told) if told.affected > 0 && told.insert_id > 0 => Ok(Some(told.insert_id)),
-            // Taken, but the row is another's.
-            Some(told) if told.affected > 0 => match self.check_name(conn).await {
-                Ok(()) => Err(Fault::Told(unreachable(DURING))),
-                Err(fault) => Err(fault),
-            },
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether the lock's row is this name's: two names may have one key (bug 81).
-    async fn check_name(&self, conn: &mut Conn) -> Result<(), Fault> {
-        let name = &self.pinned.claim.name;
-        let lock = self.shared.lock_name(name);
-        let packet = "SELECT name FROM @names WHERE lock_name = ?";
-        let packet = self
-            .shared
-            .statement(packet, &[Value::Bytes(lock.as_bytes())]);
-        let told = bounded(asked(conn, packet, DURING)).await?;
-        // Whoever has just taken it for the first time may not have written its name yet.
-        let Some(row) = told.into_iter().flat_map(|told| told.rows).next() else {
-            return Ok(());
-        };
-        let (found,): (Vec<u8>,) = read(row)?;
-        if found == name.as_str().as_bytes() {
-            return Ok(());
-        }
-        let found = String::from_utf8_lossy(&found);
-        Err(Fault::Told(key::collision(BACKEND, name, &found)))
-    }
-
-    /// Stands in the server's line, in turns, until it holds or nobody wants it to.
-    async fn wait(&mut self, mut conn: Conn) -> Result<End, Fault> {
-        self.waited = match self.line_up(&mut conn).await {
-            Ok(number) => number,
-            Err(fault) => {
-                shut(conn).await;
-                return Err(fault);
-            }
-        };
-        self.told.send_replace(Stands::Waits);
-        let lock = self.shared.lock_name(&self.pinned.claim.name);
-        loop {
-            let turn = self.turn();
-            let packet = fill(
-                "SELECT COALESCE(GET_LOCK(?, ?), -1)",
-                &[Value::Bytes(lock.as_bytes()), Value::Number(turn.as_secs())],
-            );
-            let blocked = async {
-                let told = timeout(turn + PATIENCE, asked(&mut conn, packet, DURING)).await;
-                let told = told.map_err(|_| Fault::Told(silent(DURING, turn + PATIENCE)))??;
-                read::<(i64,)>(first_row(told.into_iter().next())?)
-            };
-            let left = next_order(&mut self.inbox, &self.shared, &self.pinned);
-            tokio::select! {
-                granted = blocked => match granted {
-                    Ok((1,)) => break,
-                    Ok((0,)) => {}
-                    Ok(_) | Err(_) => return Ok(self.lost(conn).await),
-                },
-                order = left => return Ok(self.stop_waiting(conn, order).await),
-            }
-        }
-        match self.take(&mut conn).await {
-            Ok(Some(order)) => {
-                self.told.send_replace(Stands::Holds(order));
-                let claim = self.pinned.claim.id;
-                self.shared.bell.ring(Wake::Holds { claim, order });
-                if self.leave_the_line(&mut conn).await.is_err() {
-                    return Ok(self.lost(conn).await);
-                }
-                Ok(self.hold(conn).await)
-            }
-            Ok(None) | Err(_) => Ok(self.lost(conn).await),
-        }
-    }
-
-    /// As long as the lease allows, in whole seconds.
-    fn turn(&self) -> Duration {
-        let half = self.pinned.ends().1 / 2;
-        Duration::from_secs(half.min(LONGEST_TURN).as_secs().max(1))
-    }
-
-    /// Shows to others that it waits, under a number.
-    async fn line_up(&self, conn: &mut Conn) -> Result<u64, Fault> {
-        let claim = &self.pinned.claim;
-        let lock = self.shared.lock_name(&claim.name);
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let own = Value::Bytes(self.pinned.wait_lock.as_bytes());
-        let values = [
-            own,
-            Value::Bytes(lock.as_bytes()),
-            own,
-            Value::Bytes(lock.as_bytes()),
-            Value::Number(conn.id().into()),
-            Value::Number(lease_us(claim)),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-        ];
-        let packet = self
-            .shared
-            .statement(include_str!("sql/line_up.sql"), &values);
-        let told = bounded(asked(conn, packet, DURING)).await?;
-        Ok(told.get(1).map_or(0, |told| told.insert_id))
-    }
-
-    async fn leave_the_line(&self, conn: &mut Conn) -> Result<(), Fault> {
-        let own = Value::Bytes(self.pinned.wait_lock.as_bytes());
-        let packet = "DELETE FROM @claims WHERE wait_lock = ?; DO RELEASE_LOCK(?)";
-        let packet = self.shared.statement(packet, &[own, own]);
-        bounded(asked(conn, packet, DURING)).await.map(drop)
-    }
-
-    /// The connection is no longer what it was.
-    async fn lost(&self, conn: Conn) -> End {
-        shut(conn).await;
-        self.shared.clear_up(&self.pinned.wait_lock).await;
-        End::Lost
-    }
-
-    /// Nobody wants it to wait any more. What the server is still doing for it is ended, and the connection with it.
-    async fn stop_waiting(
-        &self,
-        conn: Conn,
-        order: Option<oneshot::Sender<Result<Released, Error>>>,
-    ) -> End {
-        let end = self.lost(conn).await;
-        self.shared.over(&self.pinned);
-        if let Some(tell) = order {
-            let _nobody_listens = tell.send(Ok(Released::Freed));
-        }
-        end
-    }
-
-    /// Holds until it is given back, its lease ends, or the connection does.
-    async fn hold(&mut self, mut conn: Conn) -> End {
-        let mut set = self.pinned.claim.lease;
-        loop {
-            let (ends, lease) = *self.pinned.ends();
-            let now = self.shared.clock.now();
-            let pulse = PULSE.min(lease / 3).min(ends - now);
-            let order = match timeout(pulse, self.inbox.recv()).await {
-                Ok(Some(order)) => Some(order),
-                Ok(None) => return self.let_go(conn, None).await,
-                Err(_) if self.shared.clock.now() >= self.pinned.ends().0 => {
-                    return self.let_go(conn, None).await;
-                }
-                Err(_) => None,
-            };
-            let tell = match order {
-                Some(Order::Leave(tell)) => return self.let_go(conn, Some(tell)).await,
-                Some(Order::Prove(tell)) => Some(tell),
-                None => None,
-            };
-            let lease = self.pinned.ends().1;
-            let lives = bounded(sign_of_life(&mut conn, &mut set, lease))
-                .await
-                .is_ok();
-            if lives {
-                tell.map(|tell| tell.send(true));
-                continue;
-            }
-            shut(conn).await;
-            self.shared.over(&self.pinned);
-            tell.map(|tell| tell.send(false));
-            return End::Lost;
-        }
-    }
-
-    async fn let_go(
-        &self,
-        mut conn: Conn,
-        tell: Option<oneshot::Sender<Result<Released, Error>>>,
-    ) -> End {
-        let packet = "SELECT RELEASE_ALL_LOCKS()".to_owned();
-        let freed = bounded(asked(&mut conn, packet, "releasing")).await;
-        let freed = freed.and_then(|told| read::<(i64,)>(first_row(told.into_iter().next())?));
-        let expired = self.shared.clock.now() >= self.pinned.ends().0;
-        self.shared.over(&self.pinned);
-        let (end, released) = match freed {
-            Ok((0,)) => (End::Dirty(conn), Ok(Released::Gone)),
-            Ok(_) if expired => (End::Clean(conn), Ok(Released::Gone)),
-            Ok(_) => (End::Clean(conn), Ok(Released::Freed)),
-            Err(fault) => (End::Dirty(conn), gone_or_unknown(fault)),
-        };
-        if let Some(tell) = tell {
-            let _nobody_listens = tell.send(released);
-        }
-        end
-    }
-}
-
-/// A connection that has ended had lost the lock before; one that does not answer may have it still.
-fn gone_or_unknown(fault: Fault) -> Result<Released, Error> {
-    match Error::from(fault) {
-        Error::Unreachable {
-            source: Some(_), ..
-        } => Ok(Released::Gone),
-        error => Err(error),
-    }
-}
-
-/// The next wish to leave; `None` when the lease has ended.
-async fn next_order(
-    inbox: &mut mpsc::Receiver<Order>,
-    shared: &Shared,
-    pinned: &Pinned,
-) -> Option<oneshot::Sender<Result<Released, Error>>> {
-    loop {
-        let ends = pinned.ends().0;
-        tokio::select! {
-            order = inbox.recv() => match order {
-                Some(Order::Leave(tell)) => return Some(tell),
-                Some(Order::Prove(tell)) => {
-                    let _it_does_not_hold = tell.send(true);
-                }
-                None => return None,
-            },
-            () = shared.clock.sleep_until(ends) => {
-                if shared.clock.now() >= pinned.ends().0 {
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-/// Asks the server for an answer. By the session's time-out it notices that we are gone, so that is as long as the lease.
-async fn sign_of_life(conn: &mut Conn, set: &mut Duration, lease: Duration) -> Result<(), Fault> {
-    if *set == lease {
-        return conn
-            .ping()
-            .await
-            .map_err(|error| sort(error, "showing a sign of life"));
-    }
-    asked(conn, wait_timeout(lease), "renewing leases").await?;
-    *set = lease;
-    Ok(())
-}
-
-/// The server ends the session, and with it the lock, after so long without a word.
-pub(super) fn wait_timeout(lease: Duration) -> String {
-    let seconds = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
-    format!("SET SESSION wait_timeout = {}", seconds.max(1))
-}
-
-async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    let told = timeout(PATIENCE, call).await;
-    told.unwrap_or_else(|_| Err(Fault::Told(silent(DURING, PATIENCE))))
 }

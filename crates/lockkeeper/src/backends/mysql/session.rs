@@ -8,17 +8,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use mysql_async::{Conn, Row};
-use tokio::time::sleep;
 
 use super::BACKEND;
 use super::client::{Client, asked, read, shut};
 use super::config::Config;
 use super::decide::name_of;
 use super::faults::Fault;
-use super::pinned::{Pinned, Stands, wait_timeout};
+use super::pinned::{Pinned, Stands};
+use super::task::wait_timeout;
 use super::text::{Value, fill};
 use crate::backend::{Backend, Bell, ClaimView, Entry, LockView, Query, Released, Standing, Wakes};
-use crate::backends::sql::{key, shortened};
+use crate::backends::sql::key;
 use crate::claim::{Claim, ClaimId, Party};
 use crate::error::Error;
 use crate::guarantees::Guarantees;
@@ -27,8 +27,6 @@ use crate::{Mode, Name, Token};
 
 /// When a claim that waits is worth asking about without a push.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long breaking a claim waits for the server to end its connection.
-const BREAKS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The server's own locks, one connection for each claim.
 #[derive(Debug)]
@@ -39,7 +37,7 @@ pub(super) struct Session {
 
 /// What the verbs and the claims' tasks share.
 pub(super) struct Shared {
-    client: Arc<Client>,
+    pub(super) client: Arc<Client>,
     config: Config,
     pub(super) clock: Clock,
     pub(super) bell: Bell,
@@ -267,26 +265,6 @@ impl Shared {
         self.idle().push((conn, self.clock.now(), lease));
     }
 
-    /// Takes a claim that waited out of sight, and ends what the server may still be doing for it.
-    pub(super) async fn clear_up(&self, wait_lock: &str) {
-        let lock = Value::Bytes(wait_lock.as_bytes());
-        let packet = "DELETE FROM @claims WHERE wait_lock = ?; SELECT IS_USED_LOCK(?)";
-        let told = self
-            .client
-            .ask("withdrawing", self.statement(packet, &[lock, lock]))
-            .await;
-        let row = told
-            .ok()
-            .and_then(|told| told.into_iter().flat_map(|told| told.rows).next());
-        let used = row.and_then(|row| read::<(Option<u64>,)>(row).ok());
-        if let Some((Some(connection),)) = used {
-            let _it_may_have_ended = self
-                .client
-                .ask("withdrawing", format!("KILL {connection}"))
-                .await;
-        }
-    }
-
     fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Arc<Pinned>>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,26 +279,6 @@ impl Shared {
             .get(&claim.id)
             .filter(|known| known.claim.name == claim.name)
             .cloned()
-    }
-
-    /// The connection of the claim with this number, if the server says that it holds or waits.
-    async fn connection_of(
-        &self,
-        lock: &str,
-        name: &Name,
-        order: u64,
-    ) -> Result<Option<u64>, Error> {
-        let (lock, order) = (Value::Bytes(lock.as_bytes()), Value::Number(order));
-        let packet = "SELECT connection FROM @names WHERE lock_name = ? AND name = ? AND ? IN (held_no, NULLIF(waited_no, 0)) \
-            AND IS_USED_LOCK(lock_name) = connection \
-            UNION ALL SELECT connection FROM @claims WHERE lock_name = ? AND order_no = ? \
-            AND IS_USED_LOCK(wait_lock) = connection";
-        let name = Value::Bytes(name.as_str().as_bytes());
-        let packet = self.statement(packet, &[lock, name, order, lock, order]);
-        let told = self.client.ask("breaking a claim", packet).await?;
-        let row = told.into_iter().flat_map(|told| told.rows).next();
-        let row = row.map(read::<(u64,)>).transpose()?;
-        Ok(row.map(|(connection,)| connection))
     }
 }
 
@@ -407,37 +365,7 @@ impl Backend for Session {
     }
 
     async fn evict(&self, name: &Name, order: u64, why: &str) -> Result<Released, Error> {
-        let shared = &self.shared;
-        let lock = shared.lock_name(name);
-        let Some(connection) = shared.connection_of(&lock, name, order).await? else {
-            return Ok(Released::Gone);
-        };
-        let why = shortened(why);
-        let note = "INSERT INTO @broken (broken_at, name, order_no, label, host, pid, why) \
-            VALUES (UTC_TIMESTAMP(6), ?, ?, x'', x'', 0, ?)";
-        let noted = [
-            Value::Bytes(name.as_str().as_bytes()),
-            Value::Number(order),
-            Value::Text(&why),
-        ];
-        shared
-            .client
-            .ask("breaking a claim", shared.statement(note, &noted))
-            .await?;
-        shared
-            .client
-            .ask("breaking a claim", format!("KILL {connection}"))
-            .await?;
-        let limit = shared.clock.now() + BREAKS_WITHIN;
-        while shared.clock.now() < limit {
-            if shared.connection_of(&lock, name, order).await? != Some(connection) {
-                return Ok(Released::Freed);
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
-        Err(super::faults::unreachable(
-            "breaking a claim (its connection is still there)",
-        ))
+        self.shared.break_claim(name, order, why).await
     }
 
     fn wakes(&self) -> Wakes {

@@ -1,5 +1,6 @@
-//! The verbs on rows with an end. A claim that is alone comes and goes by one statement; whatever else happens, the
-//! list is read, the rule decides here, and one statement writes what it says, if the name's row is still as it was.
+//! The verbs on rows with an end. A claim that finds nobody comes by one statement, and one that nobody came behind goes
+//! by one. Whatever else happens, the list is read, the rule decides here, and one statement writes what it says, if the
+//! name's row is still as it was.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::{Mode, Name};
 /// The statements, and the places of each among them.
 pub(super) const TEXTS: [&str; 9] = [
     include_str!("sql/enter_alone.sql"),
-    include_str!("sql/release_alone.sql"),
+    include_str!("sql/release_last.sql"),
     include_str!("sql/read.sql"),
     include_str!("sql/change.sql"),
     include_str!("sql/renew.sql"),
@@ -32,7 +33,7 @@ pub(super) const TEXTS: [&str; 9] = [
     include_str!("sql/sweep_names.sql"),
 ];
 const ENTER_ALONE: usize = 0;
-const RELEASE_ALONE: usize = 1;
+const RELEASE_LAST: usize = 1;
 const READ: usize = 2;
 const CHANGE: usize = 3;
 const RENEW: usize = 4;
@@ -66,6 +67,15 @@ struct About<'a> {
     broken: Option<(u64, &'a str)>,
 }
 
+/// By what a list is known again.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Of the name's row, if there is one.
+    version: Option<i64>,
+    /// The number of the last claim: it may leave without a new version.
+    last: Option<i64>,
+}
+
 impl LeaseBackend {
     /// Reads, decides and writes until nobody came in between. Tells what was decided, and the number of the claim
     /// that entered.
@@ -80,7 +90,7 @@ impl LeaseBackend {
         T: Send,
     {
         for attempt in 0..TRIES {
-            let (version, rows) = match self.read(name, question).await {
+            let (found, rows) = match self.read(name, question).await {
                 Err(Fault::Again) => continue,
                 read => read?,
             };
@@ -88,7 +98,7 @@ impl LeaseBackend {
             if change.is_empty() {
                 return Ok((told, 0));
             }
-            match self.write(name, version, about, (&change, question)).await {
+            match self.write(name, found, about, (&change, question)).await {
                 Ok(Some(order)) => return Ok((told, order)),
                 Ok(None) | Err(Fault::Again) => sleep(pause(attempt)).await,
                 Err(fault) => return Err(fault.into()),
@@ -100,24 +110,21 @@ impl LeaseBackend {
         )))
     }
 
-    async fn read(
-        &self,
-        name: &Name,
-        question: Question,
-    ) -> Result<(Option<i64>, Vec<Row>), Fault> {
+    async fn read(&self, name: &Name, question: Question) -> Result<(Found, Vec<Row>), Fault> {
         let text = wire::text_of(name);
         let answer = self.links.ask(READ, &[&text], question).await?;
         let version = answer.first().map(|row| row.get::<_, i64>(0));
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::row).collect();
-        let rows = rows.map_err(Fault::Told)?;
-        Ok((version, rows.into_iter().flatten().collect()))
+        let rows: Vec<Row> = rows.map_err(Fault::Told)?.into_iter().flatten().collect();
+        let last = rows.last().map(|row| row.order as i64);
+        Ok((Found { version, last }, rows))
     }
 
     /// Writes a change; nothing if the list is another by now, else the number of the claim that entered, or 0.
     async fn write(
         &self,
         name: &Name,
-        version: Option<i64>,
+        found: Found,
         about: About<'_>,
         (change, question): (&Change, Question),
     ) -> Result<Option<u64>, Fault> {
@@ -135,9 +142,9 @@ impl LeaseBackend {
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
         let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
-        let values: [&(dyn ToSql + Sync); 20] = [
+        let values: [&(dyn ToSql + Sync); 21] = [
             &text,
-            &version,
+            &found.version,
             &delete,
             &restart,
             &grant,
@@ -156,6 +163,7 @@ impl LeaseBackend {
             &broken,
             &why,
             &dead,
+            &found.last,
         ];
         let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer
@@ -378,7 +386,7 @@ impl Backend for LeaseBackend {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let question = Question::within(claim.lease, "releasing a lock");
         let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
-        match self.links.ask(RELEASE_ALONE, &[&text, &id], question).await {
+        match self.links.ask(RELEASE_LAST, &[&text, &id], question).await {
             Ok(rows) => match rows.first().map(|row| row.get::<_, bool>(0)) {
                 Some(true) => return Ok(Released::Freed),
                 Some(false) => return Ok(Released::Gone),

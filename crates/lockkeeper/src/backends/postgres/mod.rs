@@ -159,8 +159,10 @@ impl Connected {
             ear::attach(config, &channel, &bell),
             Links::open(config, texts)
         );
-        let (listening, links) = (listening?, links?);
-        let examined = doctor::examine(&listening.client, config).await?;
+        let links = links?;
+        // First, on a connection that does not listen: a standby lets nobody, and does not say why in these words.
+        let examined = doctor::examine(&links.any().await?.client, config).await?;
+        let listening = listening?;
         match doctor::check_tables(&listening.client, config).await {
             Err(Fault::NoTables(_)) if config.shared.create => {
                 schema::make(&listening.client, config).await?;

@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS @claims (
   label text NOT NULL,
   host text NOT NULL,
   pid bigint NOT NULL,
+  followed boolean NOT NULL DEFAULT false,
   session_pid integer,
   entered_no bigint,
   PRIMARY KEY (name, order_no)

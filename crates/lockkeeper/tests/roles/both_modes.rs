@@ -1,13 +1,8 @@
-//! Processes that are killed or paused, in both modes.
+//! Processes that are killed or paused, in both modes of an SQL server: lease and session.
 
 use std::time::{Duration, Instant};
 
-use crate::stage::{Corner, LEASE, SOON, server};
-
-fn both() -> [Corner; 2] {
-    let address = server().address();
-    [Corner::lease(address), Corner::session(address)]
-}
+use crate::stage::{LEASE, SOON, both};
 
 // proves: L3, L11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +24,7 @@ async fn a_killed_holder_blocks_for_its_lease_at_most() {
 // proves: L3, S2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_session_mode_a_killed_holder_is_gone_with_its_connection() {
-    let corner = Corner::session(server().address());
+    let [_, corner] = both();
     let keeper = corner.keeper().await;
     let mut holder = corner.play("hold", "n");
     holder.says("holds");
