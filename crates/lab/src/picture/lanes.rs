@@ -72,10 +72,9 @@ pub(super) struct Waiting {
 pub(super) fn lanes<'a>(history: &'a [Event], words: &Words) -> Vec<Lane<'a>> {
     let mut all = Lanes::default();
     // Who only takes writes is a resource, whatever its lane is called.
-    for event in history
-        .iter()
-        .filter(|event| !matches!(event.what, What::Write { .. }))
-    {
+    let is_write =
+        |event: &&Event| matches!(event.what, What::Write { .. } | What::Replaced { .. });
+    for event in history.iter().filter(|event| !is_write(event)) {
         all.of(&event.lane);
     }
     all.believe(history, words);

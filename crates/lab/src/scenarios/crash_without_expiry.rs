@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     story: Text {
         en: "The first lock of the field is SETNX: whoever creates the key holds the lock, and deletes it when done. A \
              holder that dies in between never deletes it.",
-        zh: "最早的分布式锁只有 SETNX:谁建了键,谁就持有锁,用完再删除。持有者若在中途死去,键就永远留在那里。",
+        zh: "最早的分布式锁只有 SETNX：谁建了键，谁就持有锁，用完再删除。持有者若在中途死去，键就永远留在那里。",
     },
     proves: "N1, N2, L4",
     parts: &[
@@ -29,7 +29,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "Nothing but the dead holder would ever delete the key.",
-                zh: "除了已死的持有者,没有人会删除这个键。",
+                zh: "除了已死的持有者，没有人会删除这个键。",
             },
             play: naive,
         },
@@ -38,7 +38,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "Every claim has a lease that its own watchdog renews, and a dead process renews nothing.",
-                zh: "每个锁都有租约,由持有者自己的看门狗续期;死去的进程不会再续期。",
+                zh: "每个锁都有租约，由持有者自己的看门狗续期；死去的进程不会再续期。",
             },
             play: lockkeeper,
         },

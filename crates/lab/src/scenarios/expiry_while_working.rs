@@ -16,12 +16,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "expiry-while-working",
     title: Text {
         en: "The lease ends while the work goes on",
-        zh: "业务还没做完,锁先过期",
+        zh: "业务还没做完，锁先过期",
     },
     story: Text {
         en: "SET NX PX lets a crash heal itself, and opens the next hole: the work takes longer than anybody thought, the key \
              expires under the worker's hands, and a second worker begins.",
-        zh: "SET NX PX 让崩溃可以自愈,却打开了下一个漏洞:业务比预想的久,键在手中过期,第二个工人开始工作。",
+        zh: "SET NX PX 让崩溃可以自愈，却打开了下一个漏洞：业务比预想的久，键在手中过期，第二个工人开始工作。",
     },
     proves: "N1, N2, W1",
     parts: &[
@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::Harm,
             why: Text {
                 en: "The server counts the lease whether or not the work is done, and nobody told the worker.",
-                zh: "不管业务是否完成,服务器照样计时;而且没有人告诉持有者。",
+                zh: "不管业务是否完成，服务器照样计时；而且没有人告诉持有者。",
             },
             play: naive,
         },
@@ -39,7 +39,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             expects: Expects::NoHarm,
             why: Text {
                 en: "The watchdog renews the lease for as long as the guard lives and its process runs.",
-                zh: "只要守卫还在、进程还在运行,看门狗就不断续期。",
+                zh: "只要守卫还在、进程还在运行，看门狗就不断续期。",
             },
             play: lockkeeper,
         },
