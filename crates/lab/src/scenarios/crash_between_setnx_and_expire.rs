@@ -1,6 +1,5 @@
 //! Two commands for one lock: `SETNX`, then `EXPIRE`, and a crash in between.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lockkeeper_testbed::{Proxy, Redis};
@@ -11,7 +10,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{claims, connect, insist, lock_on};
+use super::props::{claims, connect, dies_after_setnx, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "crash-between-setnx-and-expire",
@@ -48,33 +47,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 const LEASE: Duration = Duration::from_secs(1);
-/// Several leases: whoever is not in by then is not let in.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 fn naive(stage: &Stage) -> Result<Outcome> {
-    let redis = Redis::start()?;
-    let _truth = stage.watch_key(&redis, "redis", "lock");
-    let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    a.redis(&redis, &["SETNX", "lock", "client A"])?;
-    a.believes("lock", None);
-    a.kill()?;
-
-    let began = Instant::now();
-    let mut tries = 0;
-    while began.elapsed() < PATIENCE {
-        tries += 1;
-        if b.redis(&redis, &["SETNX", "lock", "client B"])?.as_deref() == Some("1") {
-            return Ok(Outcome::Prevented(format!(
-                "Client B got the lock at try {tries}."
-            )));
-        }
-        sleep(Duration::from_millis(200));
-    }
-    let ttl = b.redis(&redis, &["PTTL", "lock"])?.unwrap_or_default();
-    Ok(Outcome::Harm(format!(
-        "Client A died before it could say EXPIRE, and client B asked {tries} times in {PATIENCE:?} in vain; the key's \
-         time to live is {ttl}, which means for ever."
-    )))
+    dies_after_setnx(stage, "before it could say EXPIRE")
 }
 
 /// The earliest death there is: the server has the lock, and the client does not know it yet.

@@ -1,6 +1,5 @@
 //! The first lock of all: `SETNX` without an expiry, and a holder that dies.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lockkeeper_testbed::Redis;
@@ -9,7 +8,7 @@ use crate::Result;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::lock_on;
+use super::props::{dies_after_setnx, held, insist, lock_on};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "crash-without-expiry",
@@ -46,33 +45,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 const LEASE: Duration = Duration::from_secs(1);
-/// Several leases: whoever is not in by then is not let in.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 fn naive(stage: &Stage) -> Result<Outcome> {
-    let redis = Redis::start()?;
-    let _truth = stage.watch_key(&redis, "redis", "lock");
-    let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    a.redis(&redis, &["SETNX", "lock", "client A"])?;
-    a.believes("lock", None);
-    a.kill()?;
-
-    let began = Instant::now();
-    let mut tries = 0;
-    while began.elapsed() < PATIENCE {
-        tries += 1;
-        if b.redis(&redis, &["SETNX", "lock", "client B"])?.as_deref() == Some("1") {
-            return Ok(Outcome::Prevented(format!(
-                "client B got the lock at try {tries}"
-            )));
-        }
-        sleep(Duration::from_millis(200));
-    }
-    let ttl = b.redis(&redis, &["PTTL", "lock"])?.unwrap_or_default();
-    Ok(Outcome::Harm(format!(
-        "Client A died with the lock, and client B asked {tries} times in {PATIENCE:?} in vain; the key's time to live \
-         is {ttl}, which means for ever."
-    )))
+    dies_after_setnx(stage, "with the lock")
 }
 
 fn lockkeeper(stage: &Stage) -> Result<Outcome> {
@@ -80,15 +55,13 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     let _truth = stage.watch_lock(&redis.url(), "redis", "lock")?;
     let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
     let ask = lock_on(&redis.url(), LEASE);
-    a.acquire(&ask)?;
+    held(stage, &mut a, &ask)?;
     a.kill()?;
     let began = Instant::now();
-    let granted = b.acquire(&ask)?;
-    if !granted.is_granted() {
-        return Ok(Outcome::Harm(format!(
-            "Client B was not let in: {}",
-            granted.words()
-        )));
+    let next = insist(&mut b, &ask)?;
+    if !next.is_granted() {
+        let words = format!("Client B was not let in: {}", next.words());
+        return Ok(Outcome::Harm(words));
     }
     Ok(Outcome::Prevented(format!(
         "Client A died with the lock, and client B had it {:.1} s later, when the lease of {LEASE:?} had ended.",

@@ -1,6 +1,7 @@
 //! What many stories need: the lock as it is asked for, and an account that two clients pay into.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lockkeeper_testbed::{Proxy, Redis};
 
@@ -174,4 +175,35 @@ pub(super) fn held(stage: &Stage, client: &mut Client, ask: &Ask) -> Result<u64>
     let token = granted(client, ask)?;
     stage.show_holder(client.name());
     Ok(token)
+}
+
+/// `SETNX` and death: whether client B is ever let in.
+pub(super) fn dies_after_setnx(stage: &Stage, how: &str) -> Result<Outcome> {
+    let redis = Redis::start()?;
+    let _truth = stage.watch_key(&redis, "redis", "lock");
+    let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
+    a.redis(&redis, &["SETNX", "lock", "client A"])?;
+    a.believes("lock", None);
+    stage.show_holder("client A");
+    a.kill()?;
+
+    let (began, patience) = (Instant::now(), Duration::from_secs(3));
+    let mut tries = 0;
+    while began.elapsed() < patience {
+        tries += 1;
+        if b.redis(&redis, &["SETNX", "lock", "client B"])?.as_deref() == Some("1") {
+            let words = format!("Client B got the lock at try {tries}.");
+            return Ok(Outcome::Prevented(words));
+        }
+        sleep(Duration::from_millis(200));
+    }
+    let ttl = b.redis(&redis, &["PTTL", "lock"])?.unwrap_or_default();
+    if ttl != "-1" {
+        let words = format!("The key has {ttl} ms to live.");
+        return Ok(Outcome::Prevented(words));
+    }
+    Ok(Outcome::Harm(format!(
+        "Client A died {how}, and client B asked {tries} times in {patience:?} in vain; the key's time to live is {ttl}, \
+         which means for ever."
+    )))
 }

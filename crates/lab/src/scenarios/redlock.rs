@@ -8,7 +8,10 @@ use lockkeeper_testbed::{Proxy, Redis, RedisFive, Setup};
 use crate::Result;
 use crate::actor::{Answer, Ask, Client, Deed};
 use crate::history::What;
+use crate::scenario::Outcome;
 use crate::stage::{Stage, Truth, wait_until};
+
+use super::props::{deposit, granted, judge_deposits, read_account};
 
 const MAJORITY: usize = 3;
 /// How often somebody asks for what it must not get.
@@ -196,7 +199,7 @@ fn lane(number: usize) -> String {
 
 /// Lets a client of lockkeeper ask several times for what somebody else holds; `None` if it was let in. Only what the
 /// nodes answered counts.
-pub(super) fn tries_in_vain(client: &mut Client, ask: &Ask) -> Result<Option<usize>> {
+fn tries_in_vain(client: &mut Client, ask: &Ask) -> Result<Option<usize>> {
     let at_once = Ask {
         within_ms: 0,
         ..ask.clone()
@@ -212,4 +215,30 @@ pub(super) fn tries_in_vain(client: &mut Client, ask: &Ask) -> Result<Option<usi
         Ok(let_in || refused == TRIES)
     })?;
     Ok((!let_in).then_some(refused))
+}
+
+/// Client A holds and has read; client B asks meanwhile, several times. If it is let in, both pay in at once, else one
+/// after the other.
+pub(super) fn keeps_out(
+    (a, read): (&mut Client, i64),
+    b: &mut Client,
+    ask: &Ask,
+    account: &Redis,
+    how: &str,
+) -> Result<Outcome> {
+    let Some(tries) = tries_in_vain(b, ask)? else {
+        let read_by_b = read_account(b, account)?;
+        deposit(b, account, read_by_b, 20, None)?;
+        deposit(a, account, read, 10, None)?;
+        return judge_deposits(account, "Client B got the lock of client A.");
+    };
+    deposit(a, account, read, 10, None)?;
+    a.release(&ask.name)?;
+    granted(b, ask)?;
+    let read_by_b = read_account(b, account)?;
+    deposit(b, account, read_by_b, 20, None)?;
+    let told = format!(
+        "{how}, and client B asked {tries} times in vain until client A had given the lock back."
+    );
+    judge_deposits(account, &told)
 }
