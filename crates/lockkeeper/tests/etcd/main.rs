@@ -1,4 +1,6 @@
 //! `etcd://` on real servers, with real faults and other people's clients.
+//!
+//! Other processes are this same program, started again with a role: see [`roles`].
 
 mod cluster;
 mod foreign;
@@ -6,6 +8,8 @@ mod leases;
 mod limits;
 mod network;
 mod quiet;
+#[path = "../roles/mod.rs"]
 mod roles;
 mod security;
 mod stage;
+mod stalls;
