@@ -12,5 +12,6 @@ mod line;
 #[path = "../roles/mod.rs"]
 mod roles;
 mod stage;
+mod stalls;
 mod tls;
 mod waiting;
