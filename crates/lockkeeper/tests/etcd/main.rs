@@ -7,6 +7,8 @@ mod foreign;
 mod leases;
 mod limits;
 mod network;
+#[path = "../papers/mod.rs"]
+mod papers;
 mod quiet;
 #[path = "../roles/mod.rs"]
 mod roles;

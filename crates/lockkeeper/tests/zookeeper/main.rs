@@ -9,6 +9,8 @@ mod faults;
 mod interop;
 mod limits;
 mod line;
+#[path = "../papers/mod.rs"]
+mod papers;
 #[path = "../roles/mod.rs"]
 mod roles;
 mod stage;
