@@ -15,3 +15,4 @@ mod roles;
 mod security;
 mod stage;
 mod stalls;
+mod waiting;
