@@ -17,3 +17,4 @@ mod stage;
 mod stalls;
 mod tls;
 mod waiting;
+mod wrap;
