@@ -10,19 +10,23 @@ use tokio::time::{sleep, timeout};
 use crate::stage::{LEASE, SOON, acquires, all_leave, keeper, until_waiting};
 
 /// Three members with the usual election timeout: shorter ones lose their leader on a busy machine.
-fn patient() -> EtcdThree {
+pub(crate) fn patient() -> EtcdThree {
+    EtcdThree::start_with(&usual()).unwrap()
+}
+
+pub(crate) fn usual() -> Setup {
     let setup = Setup::new().setting("heartbeat-interval", "100");
-    EtcdThree::start_with(&setup.setting("election-timeout", "1000")).unwrap()
+    setup.setting("election-timeout", "1000")
 }
 
 /// Released, or without an answer: then the keeper goes on by itself.
-async fn gives_back(guard: Guard) {
+pub(crate) async fn gives_back(guard: Guard) {
     if let Err(error) = guard.release().await {
         assert!(error.is_unknown(), "{error}");
     }
 }
 
-fn leader(three: &EtcdThree) -> &Etcd {
+pub(crate) fn leader(three: &EtcdThree) -> &Etcd {
     let end = Instant::now() + SOON;
     loop {
         if let Some(leader) = three.leader() {
@@ -33,7 +37,7 @@ fn leader(three: &EtcdThree) -> &Etcd {
     }
 }
 
-fn follower(three: &EtcdThree) -> &Etcd {
+pub(crate) fn follower(three: &EtcdThree) -> &Etcd {
     let leader = leader(three).address();
     let mut others = three.nodes().iter();
     others.find(|node| node.address() != leader).unwrap()
@@ -167,9 +171,7 @@ async fn a_leader_that_was_stalled_makes_no_two_holders() {
 // bug 28, bug 39, bug 44
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_that_flap_and_a_clock_that_jumps() {
-    let setup = Setup::new().setting("heartbeat-interval", "100");
-    let setup = setup.setting("election-timeout", "1000").movable_clock();
-    let three = EtcdThree::start_with(&setup).unwrap();
+    let three = EtcdThree::start_with(&usual().movable_clock()).unwrap();
     let members = three.addresses();
     let proxies: Vec<Proxy> = members.iter().map(|it| Proxy::to(*it).unwrap()).collect();
     let behind: Vec<_> = proxies.iter().map(Proxy::address).collect();

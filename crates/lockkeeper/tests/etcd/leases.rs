@@ -1,5 +1,6 @@
 //! The end of leases: revoked, deleted from outside, slept through, stalled; and that nothing of them leaks.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lockkeeper::backend::{Entry, Released, Standing};
@@ -9,9 +10,8 @@ use lockkeeper::{Clock, LostReason};
 use lockkeeper_testbed::{Etcd, Proxy, ReplyLoss};
 use tokio::time::{sleep, timeout};
 
-use crate::roles::Holder;
 use crate::stage::{
-    LEASE, SOON, acquires, all_leave, assert_nothing_left, claim, claims, keeper, leases,
+    LEASE, SOON, acquires, all_leave, assert_nothing_left, claim, claims, keeper, leases, play,
     until_waiting, url,
 };
 
@@ -137,35 +137,39 @@ async fn a_key_deleted_from_outside() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_ended_during_a_pause() {
     let server = Etcd::start().unwrap();
-    let mut holder = Holder::start(&url(&[server.address()]));
-    let keeper = keeper(&[server.address()]).await;
-    holder.signal("-STOP");
+    sleeps_through_its_lease(&[server.address()]).await;
+    assert_nothing_left(&server).await;
+}
+
+/// A process is stopped for longer than its lease. Somebody else is let in, and it knows when it first looks.
+pub(crate) async fn sleeps_through_its_lease(members: &[SocketAddr]) {
+    let holder = play("hold", members);
+    let old = holder.says("holds");
+    let keeper = keeper(members).await;
+    holder.stop();
     let start = Instant::now();
     let guard = acquires(keeper.lock("a")).await;
     let bound = LEASE + Duration::from_secs(3);
     assert!(start.elapsed() < bound, "blocked for {:?}", start.elapsed());
-    holder.signal("-CONT");
-    // Whatever it does first, it knows.
-    holder.ask("check");
-    holder.expect("lost");
-    holder.ask("exit");
+    assert!(guard.token().get() > old, "the token rises");
+    holder.go_on();
+    holder.says("lost");
     drop(holder);
     sleep(Duration::from_millis(200)).await;
     guard.check().expect("a late release does not touch it");
     guard.release().await.expect("released");
-    all_leave([keeper], &server).await;
+    let closing = keeper.close().await;
+    assert!(closing.not_released.is_empty(), "{closing:?}");
 }
 
 // proves: L3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_process_blocks_for_its_lease_only() {
     let server = Etcd::start().unwrap();
-    let mut holder = Holder::start(&url(&[server.address()]));
+    let mut holder = play("hold", &[server.address()]);
+    holder.says("holds");
     let keeper = keeper(&[server.address()]).await;
-    holder.ask("check");
-    holder.expect("held");
-    let start = Instant::now();
-    drop(holder);
+    let start = holder.kill();
     acquires(keeper.lock("a"))
         .await
         .release()

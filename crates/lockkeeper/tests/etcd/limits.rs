@@ -9,13 +9,15 @@ use lockkeeper::{Clock, Error, Keeper, Purpose};
 use lockkeeper_testbed::{Etcd, EtcdThree, Proxy, ReplyLoss, Setup};
 use tokio::time::{sleep, timeout};
 
+use crate::cluster::usual;
 use crate::stage::{
     LEASE, SOON, acquires, all_leave, assert_nothing_left, claim, keeper, until_waiting, url,
 };
 
+const SMALL: (&str, &str) = ("quota-backend-bytes", "2000000");
+
 fn small() -> Etcd {
-    let setup = Setup::new().setting("quota-backend-bytes", "2000000");
-    Etcd::start_with(&setup).unwrap()
+    Etcd::start_with(&Setup::new().setting(SMALL.0, SMALL.1)).unwrap()
 }
 
 /// Until the server takes nothing more.
@@ -30,26 +32,43 @@ fn fill(server: &Etcd) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_database_refuses_and_lets_go() {
     let server = small();
-    let (one, two) = (
-        keeper(&[server.address()]).await,
-        keeper(&[server.address()]).await,
-    );
+    refuses_and_lets_go(&[&server]).await;
+}
+
+// FAULTS 14
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_full_members_refuse_and_let_go() {
+    let three = EtcdThree::start_with(&usual().setting(SMALL.0, SMALL.1)).unwrap();
+    let members: Vec<&Etcd> = three.nodes().iter().collect();
+    refuses_and_lets_go(&members).await;
+}
+
+async fn refuses_and_lets_go(members: &[&Etcd]) {
+    let addresses: Vec<_> = members.iter().map(|member| member.address()).collect();
+    let (one, two) = (keeper(&addresses).await, keeper(&addresses).await);
     let guard = acquires(one.lock("a").lease(LEASE)).await;
-    fill(&server);
+    fill(members[0]);
     let told = two.lock("b").try_acquire().await;
-    assert!(matches!(told, Err(Error::Refused { .. })), "{told:?}");
+    let Err(error @ Error::Refused { .. }) = told else {
+        panic!("{told:?}");
+    };
+    let told = error.to_string();
+    assert!(told.contains("full") && told.contains("compact"), "{told}");
     let told = two.lock("a").acquire_within(SOON).await;
     assert!(matches!(told, Err(Error::Refused { .. })), "{told:?}");
     // What is held is kept, can be seen, and can be released.
     sleep(2 * LEASE).await;
     guard.check().expect("kept");
-    let late = keeper(&[server.address()]).await;
+    let late = keeper(&addresses).await;
     assert_eq!(late.inspect(&Query::All).await.unwrap().len(), 1);
     let said = late.guarantees().caveats.join("\n");
     assert!(said.contains("NOSPACE"), "{said}");
     guard.release().await.expect("released");
     assert!(late.inspect(&Query::All).await.unwrap().is_empty());
-    all_leave([one, two, late], &server).await;
+    all_leave([one, two, late], members[0]).await;
+    for member in members {
+        assert_nothing_left(member).await;
+    }
 }
 
 /// Of a hold whose entry was answered at the second try, something may still be under way. That is called off by

@@ -8,6 +8,7 @@ use lockkeeper::backend::Query;
 use lockkeeper_testbed::{Etcd, Proxy, Setup};
 use tokio::time::{sleep, timeout};
 
+use crate::papers::Papers;
 use crate::stage::{LEASE, acquires, keeper_at, try_keeper};
 
 const PASSWORD: &str = "sesame-9f3c";
@@ -217,4 +218,55 @@ async fn a_member_that_is_not_trusted_is_passed_over() {
     sleep(lease / 2).await;
     guard.check().expect("kept");
     guard.release().await.expect("released");
+}
+
+/// A server that lets in only whom its authority has signed.
+fn that_wants_certificates(papers: &Papers) -> Etcd {
+    let file = |name: &str| papers.file(name).display().to_string();
+    let setup = Setup::new()
+        .setting("cert-file", &file("server.crt"))
+        .setting("key-file", &file("server.key"))
+        .setting("trusted-ca-file", &file("ca.pem"))
+        .setting("client-cert-auth", "true");
+    Etcd::start_with(&setup).unwrap()
+}
+
+// security S1, S2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_wants_to_know_us_is_told_who_we_are() {
+    let (papers, strangers) = (Papers::new(), Papers::new());
+    papers.sign("server", "127.0.0.1", 2100);
+    papers.sign("client", "client", 2100);
+    papers.sign("old", "client", 2021);
+    strangers.sign("client", "client", 2100);
+    let server = that_wants_certificates(&papers);
+    let ca = papers.file("ca.pem");
+    let at = format!("etcd://{}/locks?ca={}", server.address(), ca.display());
+    let keeper = keeper_at(&(at.clone() + &papers.shown("client"))).await;
+    let guard = acquires(keeper.lock("a").lease(LEASE)).await;
+    sleep(2 * LEASE).await;
+    guard.check().expect("kept");
+    guard.release().await.expect("released");
+
+    // No certificate, one of somebody else's authority, one that is over. Whether the server's reason arrives before it
+    // hangs up is chance; what to do about it is told in any case.
+    for shown in [
+        String::new(),
+        strangers.shown("client"),
+        papers.shown("old"),
+    ] {
+        let error = try_keeper(&(at.clone() + &shown)).await;
+        let error = error.expect_err("it was let in");
+        let is_right = matches!(error, Error::Denied { .. } | Error::Unreachable { .. });
+        let said = error.to_string();
+        assert!(
+            is_right && said.contains("cert=FILE and key=FILE"),
+            "{said}"
+        );
+    }
+    // Files that are no certificate and key are named, and not shown.
+    let key = papers.file("client.key").display().to_string();
+    let told = try_keeper(&format!("{at}&cert={key}&key={key}")).await;
+    assert!(matches!(told, Err(Error::Invalid { .. })), "{told:?}");
+    assert!(!format!("{told:?}").contains("PRIVATE KEY"), "{told:?}");
 }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use lockkeeper::backend::{LockView, Query};
 use lockkeeper::claim::{Claim, ClaimId, Party};
 use lockkeeper::{Error, Guard, Keeper, Lock, Mode, Name};
-use lockkeeper_testbed::Etcd;
+use lockkeeper_testbed::{Actor, Etcd};
 
 pub(crate) const PREFIX: &str = "/locks";
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// What other processes hold on.
+pub(crate) const ROLE_LEASE: Duration = LEASE;
 /// Every wait of a test ends here at the latest.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -31,6 +33,15 @@ pub(crate) async fn keeper_at(url: &str) -> Keeper {
 pub(crate) async fn try_keeper(url: &str) -> Result<Keeper, Error> {
     let builder = Keeper::builder().label("test").lease(LEASE);
     builder.connect(url).await
+}
+
+/// Another process that plays this role with the name `a`.
+pub(crate) fn play<A: Display>(role: &str, members: &[A]) -> Actor {
+    Actor::play(&[
+        ("LOCKKEEPER_TEST_ROLE", role),
+        ("LOCKKEEPER_TEST_URL", &url(members)),
+        ("LOCKKEEPER_TEST_NAME", "a"),
+    ])
 }
 
 /// Acquires, asking again while the server does not answer.

@@ -1,10 +1,16 @@
 //! Who may do what: digest users and their nodes, TLS, and secrets that are never shown.
 
+use std::time::{Duration, Instant};
+
 use lockkeeper::backend::{Entry, Released};
-use lockkeeper::{Error, Keeper};
+use lockkeeper::{Error, Keeper, LostReason};
+use lockkeeper_testbed::ZooKeeper;
 use zookeeper_client::{Acls, Client, CreateMode, Error as Zk};
 
-use crate::stage::{Corner, exclusive, server, takes};
+use crate::stage::{Corner, SOON, exclusive, server, takes};
+
+/// What the testbed's servers agree to.
+const LONGEST_SESSION: Duration = Duration::from_secs(60);
 
 fn as_user(corner: &Corner, user: &str) -> String {
     corner
@@ -104,10 +110,7 @@ async fn a_password_is_never_shown() {
     let error = Keeper::connect(&(url + "&timeout=3")).await.err().unwrap();
     shown += &format!("{error} {error:?}");
     let wrong = keeper.lock("a").owner(&keeper.owner());
-    let error = wrong
-        .acquire_within(std::time::Duration::from_millis(50))
-        .await
-        .err();
+    let error = wrong.acquire_within(Duration::from_millis(50)).await.err();
     shown += &format!("{error:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
 }
@@ -136,4 +139,50 @@ async fn what_an_operator_breaks_is_on_record() {
         "{text}"
     );
     ours.enter(&exclusive("a"), Entry::Try).await.unwrap();
+}
+
+/// Renewals are twenty seconds apart: it is the watch that tells.
+// proves: W2, U3
+// bug 47
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_broken_by_an_operator_learns_it_at_once() {
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    let keeper = async || {
+        let builder = Keeper::builder().label("test").lease(LONGEST_SESSION);
+        builder.connect(&corner.url("session=60s")).await.unwrap()
+    };
+    let (one, two, operator) = (keeper().await, keeper().await, keeper().await);
+    let watches = async |count: usize| {
+        let begun = Instant::now();
+        let expected = format!("Total watches:{count}");
+        while !server.ask("wchs").unwrap().contains(&expected) {
+            assert!(begun.elapsed() < SOON, "{}", server.ask("wchs").unwrap());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let first = one.lock("a").acquire_within(SOON).await.unwrap();
+    let waiting = tokio::spawn(two.lock("a").acquire_within(SOON));
+    // Its own of the holder; its own and that of the one ahead of the waiter.
+    watches(3).await;
+    let broken = Instant::now();
+    operator
+        .evict(first.name(), first.token(), "stuck")
+        .await
+        .unwrap();
+    let reason = tokio::time::timeout(SOON, first.lost()).await;
+    assert_eq!(reason.expect("told"), LostReason::Gone);
+    let second = waiting.await.unwrap().unwrap();
+    assert!(second.token() > first.token());
+    // One that had to wait hears it as well.
+    watches(1).await;
+    operator
+        .evict(second.name(), second.token(), "stuck")
+        .await
+        .unwrap();
+    let reason = tokio::time::timeout(SOON, second.lost()).await;
+    assert_eq!(reason.expect("told"), LostReason::Gone);
+    assert!(broken.elapsed() < LONGEST_SESSION / 4, "told by a renewal");
+    assert!(second.release().await.is_err() && first.release().await.is_err());
+    watches(0).await;
 }

@@ -9,14 +9,14 @@ use lockkeeper_testbed::{ZooKeeper, ZooKeeperThree};
 use crate::stage::{Corner, SOON};
 
 /// Long enough for an election on a busy machine.
-const SESSION: Duration = Duration::from_secs(8);
+pub(crate) const SESSION: Duration = Duration::from_secs(8);
 
-async fn keeper(corner: &Corner) -> Keeper {
+pub(crate) async fn keeper(corner: &Corner) -> Keeper {
     let builder = Keeper::builder().label("test").lease(SESSION);
     builder.connect(&corner.url("session=8s")).await.unwrap()
 }
 
-async fn comes_to_lead(three: &ZooKeeperThree) {
+pub(crate) async fn comes_to_lead(three: &ZooKeeperThree) {
     let begun = Instant::now();
     while three.leader().is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no leader");
@@ -30,7 +30,7 @@ fn claims(server: &ZooKeeper) -> usize {
     dump.lines().filter(|line| line.contains("lock-")).count()
 }
 
-async fn nothing_is_left(three: &ZooKeeperThree) {
+pub(crate) async fn nothing_is_left(three: &ZooKeeperThree) {
     let begun = Instant::now();
     loop {
         let running = three

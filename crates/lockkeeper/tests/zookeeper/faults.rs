@@ -13,7 +13,7 @@ use crate::stage::{Corner, SESSION, SOON, exclusive, insists, order, server, sta
 const LATE: Duration = Duration::from_millis(1500);
 
 /// Waits until the server has no watch and no session but the asker's.
-async fn nothing_is_left(server: &ZooKeeper) {
+pub(crate) async fn nothing_is_left(server: &ZooKeeper) {
     let begun = Instant::now();
     loop {
         let watches = server.ask("wchs").unwrap();

@@ -9,8 +9,12 @@ mod faults;
 mod interop;
 mod limits;
 mod line;
+#[path = "../papers/mod.rs"]
+mod papers;
 #[path = "../roles/mod.rs"]
 mod roles;
 mod stage;
+mod stalls;
 mod tls;
 mod waiting;
+mod wrap;

@@ -113,10 +113,20 @@ impl Corner {
     }
 
     pub(crate) fn play(&self, role: &str, name: &str) -> Actor {
+        self.play_on(role, name, SESSION)
+    }
+
+    /// With a session and a lease of this length.
+    pub(crate) fn play_on(&self, role: &str, name: &str, session: Duration) -> Actor {
+        let millis = session.as_millis().to_string();
         Actor::play(&[
             ("LOCKKEEPER_TEST_ROLE", role),
-            ("LOCKKEEPER_TEST_URL", &self.url(&session())),
+            (
+                "LOCKKEEPER_TEST_URL",
+                &self.url(&format!("session={millis}ms")),
+            ),
             ("LOCKKEEPER_TEST_NAME", name),
+            ("LOCKKEEPER_TEST_LEASE_MS", &millis),
         ])
     }
 }

@@ -1,50 +1,14 @@
 //! TLS: a server is trusted for its certificate and its host name, or not spoken to.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 
 use lockkeeper::{Error, Keeper};
 use lockkeeper_testbed::{Setup, ZooKeeper};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
+use crate::papers::Papers;
 use crate::stage::{SOON, server};
 
-/// An authority and what it signed, as files.
-struct Papers {
-    directory: tempfile::TempDir,
-    authority: CertifiedIssuer<'static, KeyPair>,
-}
-
 impl Papers {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap());
-        let papers = Self {
-            directory: tempfile::tempdir().unwrap(),
-            authority: authority.unwrap(),
-        };
-        std::fs::write(papers.file("ca.pem"), papers.authority.pem()).unwrap();
-        papers
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// A certificate for `localhost` in `NAME.crt`, its key in `NAME.key`, both in `NAME.pem`.
-    fn sign(&self, name: &str, last_year: i32) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(last_year, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.authority).unwrap().pem();
-        let key = key.serialize_pem();
-        std::fs::write(self.file(&format!("{name}.crt")), &certificate).unwrap();
-        std::fs::write(self.file(&format!("{name}.key")), &key).unwrap();
-        std::fs::write(self.file(&format!("{name}.pem")), key + &certificate).unwrap();
-    }
-
     /// A server that has this certificate, and its port for TLS.
     fn server(&self, name: &str, client_auth: &str) -> (ZooKeeper, u16) {
         let port = TcpListener::bind("127.0.0.1:0")
@@ -90,7 +54,7 @@ async fn is_refused(url: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_trusted_or_not_spoken_to() {
     let papers = Papers::new();
-    papers.sign("good", 2100);
+    papers.sign("good", "localhost", 2100);
     let (_server, port) = papers.server("good", "none");
     let keeper = Keeper::connect(&papers.url("localhost", port, ""))
         .await
@@ -110,7 +74,7 @@ async fn a_server_is_trusted_or_not_spoken_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_is_over_is_refused() {
     let papers = Papers::new();
-    papers.sign("old", 2021);
+    papers.sign("old", "localhost", 2021);
     let (_server, port) = papers.server("old", "none");
     is_refused(&papers.url("localhost", port, "")).await;
 }
@@ -118,19 +82,18 @@ async fn a_certificate_that_is_over_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_wants_to_know_us_is_told_who_we_are() {
     let papers = Papers::new();
-    papers.sign("server", 2100);
-    papers.sign("client", 2100);
+    papers.sign("server", "localhost", 2100);
+    papers.sign("client", "localhost", 2100);
     let (_server, port) = papers.server("server", "need");
     is_refused(&papers.url("localhost", port, "")).await;
-    let (cert, key) = (papers.file("client.crt"), papers.file("client.key"));
-    let ours = format!("&cert={}&key={}", cert.display(), key.display());
-    let keeper = Keeper::connect(&papers.url("localhost", port, &ours))
+    let keeper = Keeper::connect(&papers.url("localhost", port, &papers.shown("client")))
         .await
         .unwrap();
     let guard = keeper.lock("a").acquire_within(SOON).await.unwrap();
     guard.release().await.unwrap();
     // A file that is no certificate is named.
-    let wrong = format!("&cert={}&key={}", key.display(), key.display());
+    let key = papers.file("client.key").display().to_string();
+    let wrong = format!("&cert={key}&key={key}");
     let told = Keeper::connect(&papers.url("localhost", port, &wrong)).await;
     assert!(matches!(told, Err(Error::Invalid { .. })), "{told:?}");
 }

@@ -40,7 +40,8 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
     }
     // Watches are set behind the answers' backs.
     let watches = || server.ask("wchs").unwrap();
-    while !watches().contains(&format!("Total watches:{}", 2 * WAITERS)) {
+    // Each watches the one ahead of it and its own node, the holder its own only.
+    while !watches().contains(&format!("Total watches:{}", 2 * WAITERS + 1)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = counter(&server, "zk_packets_received");
@@ -63,7 +64,8 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
     );
     assert!(others.await.iter().all(Result::is_err), "a herd");
     let notified = counter(&server, "zk_sum_node_deleted_watch_count") - before;
-    assert_eq!(notified, 1, "watches fired by one release");
+    // That of the next in line, and the holder's own if it was not taken back by then.
+    assert!((1..=2).contains(&notified), "{notified} watches fired");
 }
 
 // proves: W3

@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) order: Option<u64>,
     /// The revision at which its standing was read.
     pub(super) seen: i64,
+    /// Its own key may be gone since this revision; certain again when it is seen there at a later one.
+    doubtful_since: i64,
     pub(super) stands: Stands,
     /// The leases on which its key was asked for without an answer: each question may still be carried out.
     pub(super) under_way: Vec<i64>,
@@ -123,6 +125,7 @@ impl Claims {
             lease: claim.lease,
             order: None,
             seen: 0,
+            doubtful_since: 0,
             stands: Stands::Unknown,
             under_way: Vec::new(),
             ends,
@@ -220,12 +223,23 @@ impl Claims {
         self.change(id, |entry| entry.seen = entry.seen.max(revision));
     }
 
+    /// Something may have happened to the claim's own key up to this revision.
+    pub(super) fn doubt(&mut self, id: ClaimId, revision: i64) {
+        self.change(id, |entry| {
+            entry.doubtful_since = entry.doubtful_since.max(revision);
+        });
+    }
+
     /// A key that the claim watches was deleted at this revision. Where it was the only one ahead the claim holds
-    /// now, and its order number is told: nobody comes in ahead of a claim.
+    /// now, and its order number is told: nobody comes in ahead of a claim. Unless it was its own, or that may be gone.
     pub(super) fn left_alone(&mut self, id: ClaimId, key: &[u8], revision: i64) -> Option<u64> {
         let entry = self.entries.get_mut(&id)?;
+        if entry.key == key {
+            entry.doubtful_since = entry.doubtful_since.max(revision);
+            return None;
+        }
         let alone = matches!(entry.stands, Stands::Waits { ahead: 1, .. })
-            && entry.key != key
+            && entry.doubtful_since <= entry.seen
             && entry.seen < revision;
         let order = entry.order.filter(|_| alone)?;
         entry.stands = Stands::Holds;

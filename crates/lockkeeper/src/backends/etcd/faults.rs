@@ -110,9 +110,7 @@ pub(super) fn classify(status: &Status, during: &str) -> Fault {
             refused("it does not keep leases that long; ask for a shorter one")
         }
         Code::Unimplemented => refused("the server is too old: version 3.4 or later is needed"),
-        _ if says("certificate") || chain(status).contains("certificate") => {
-            Fault::Untrusted(chain(status))
-        }
+        _ if is_about_certificates(&chain(status)) => Fault::Untrusted(chain(status)),
         _ => Fault::Told(unknown(status, during)),
     }
 }
@@ -152,13 +150,38 @@ fn unknown(status: &Status, during: &str) -> Error {
 /// What a failed connection means.
 pub(super) fn not_connected(error: &tonic::transport::Error, member: &str) -> Error {
     let said = chain(error);
-    if said.contains("certificate") {
+    if is_about_certificates(&said) {
         return untrusted(&said);
     }
     Error::Unreachable {
         backend: BACKEND,
         during: format!("connecting to {member}"),
         source: Some(Arc::new(Said(said))),
+    }
+}
+
+/// Whether one side did not trust the other: we say so in words, a server by the name of an alert, such as
+/// `BadCertificate`.
+fn is_about_certificates(said: &str) -> bool {
+    said.to_lowercase().contains("certificate") || said.contains("alert: UnknownCA")
+}
+
+/// Nothing was answered on a new connection with TLS. A server that wants to know its clients hangs up on strangers,
+/// and often before it has said why.
+pub(super) fn hung_up(error: Error) -> Error {
+    match error {
+        Error::Unreachable {
+            backend,
+            during,
+            source,
+        } => Error::Unreachable {
+            backend,
+            during: format!(
+                "{during} (if the server wants to know us: cert=FILE and key=FILE in the URL say who we are)"
+            ),
+            source,
+        },
+        error => error,
     }
 }
 
@@ -257,6 +280,16 @@ mod tests {
                 Code::Unavailable,
                 "invalid peer certificate: UnknownIssuer",
                 "ca=FILE",
+            ),
+            (
+                Code::Unknown,
+                "received fatal alert: CertificateRequired",
+                "cert=FILE",
+            ),
+            (
+                Code::Unknown,
+                "received fatal alert: UnknownCA",
+                "cert=FILE",
             ),
         ];
         for (code, message, cure) in cases {

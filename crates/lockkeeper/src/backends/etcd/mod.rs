@@ -101,7 +101,10 @@ const UNKNOWN_FLOOR: u64 = 2;
 /// Cancel safe: a dropped call leaves a lease of a second behind, at most.
 pub async fn connect(config: &Config, clock: Clock) -> Result<Arc<dyn Backend>, Error> {
     let client = Arc::new(Client::connect(config).await?);
-    let examined = examine(&client, config).await?;
+    let examined = match examine(&client, config).await {
+        Err(error) if config.tls.is_some() => return Err(faults::hung_up(error)),
+        examined => examined?,
+    };
     let shared = Shared::start(Parts {
         guarantees: guarantees(&examined),
         keys: Keys::under(&config.prefix),

@@ -286,7 +286,7 @@ impl Shared {
     }
 
     /// A key that the claim watches is gone. Where it was the only one ahead nothing has to be read: the claim
-    /// holds, unless it was broken just before, which is looked at behind the lifecycle's back.
+    /// holds, unless it was broken before, which its own watch has told by then.
     fn one_left(&self, id: ClaimId, key: &[u8], revision: i64) {
         if let Some(order) = self.claims().left_alone(id, key, revision) {
             self.watcher.forget(Target::Claim(id));
@@ -365,7 +365,10 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
                 target: Target::Claim(id),
                 revision,
             } => {
-                let missed = shared.claims().get(id).is_some_and(|e| e.seen < revision);
+                let mut claims = shared.claims();
+                claims.doubt(id, revision);
+                let missed = claims.get(id).is_some_and(|e| e.seen < revision);
+                drop(claims);
                 if missed {
                     review_surely(&shared, id, revision);
                 }

@@ -26,7 +26,8 @@ pub(super) enum Target {
 /// What the watches tell.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// A key that the target watches has changed, at this revision, or is gone.
+    /// A key that the target watches has changed, at this revision. It is `deleted` if that is what happened, and if
+    /// all other watches of the target have begun by then: so what happened to their keys before was told before.
     Changed {
         target: Target,
         key: Vec<u8>,
@@ -204,13 +205,14 @@ impl Watches {
         if answer.created {
             self.begun(target, answer.watch_id, revision);
         }
+        let all_begun = self.have_all_begun(target);
         for event in answer.events {
             let kv = event.kv.unwrap_or_default();
             self.tell(Notice::Changed {
                 target,
                 key: kv.key,
                 revision: kv.mod_revision,
-                deleted: event.kind == 1,
+                deleted: event.kind == 1 && all_begun,
             });
         }
         true
@@ -221,11 +223,16 @@ impl Watches {
             return;
         };
         stream.beginning.remove(&watch_id);
-        let all = self.targets.get(&target);
-        let all = all.is_some_and(|keys| !keys.values().any(|id| stream.beginning.contains(id)));
-        if all {
+        if self.have_all_begun(target) {
             self.tell(Notice::Begun { target, revision });
         }
+    }
+
+    fn have_all_begun(&self, target: Target) -> bool {
+        let (Some(stream), Some(keys)) = (&self.stream, self.targets.get(&target)) else {
+            return false;
+        };
+        !keys.values().any(|id| stream.beginning.contains(id))
     }
 
     fn tell(&self, notice: Notice) {

@@ -8,6 +8,7 @@ use super::BACKEND;
 use super::claims::{Begun, Key, Node, Place, key};
 use super::client::{Session, fault};
 use super::familiar::Left;
+use super::holding;
 use super::line;
 use super::looking::{Judged, contenders};
 use super::names::{Contender, is_of, prefix};
@@ -88,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// The standing of a claim that has just been looked at; if it waits, a task listens for it.
+    /// The standing of a claim that has just been looked at; a task listens for what may change it.
     pub(super) fn stands(
         self: &Arc<Self>,
         claim: &Claim,
@@ -96,10 +97,13 @@ impl Shared {
         session: &Session,
     ) -> Standing {
         match (judged, self.claims.place(&key(claim))) {
-            (Judged::Holds, Some(place)) => Standing::Holds {
-                order: place.node.map_or(0, |node| node.order),
-                lease_left: claim.lease.min(session.silence),
-            },
+            (Judged::Holds, Some(place)) => {
+                holding::mind(self, key(claim));
+                Standing::Holds {
+                    order: place.node.map_or(0, |node| node.order),
+                    lease_left: claim.lease.min(session.silence),
+                }
+            }
             (Judged::Waits(ahead), Some(_)) => {
                 waiting::listen(self, key(claim));
                 self.waits(ahead, session)

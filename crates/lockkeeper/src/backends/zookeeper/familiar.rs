@@ -38,12 +38,14 @@ impl Left {
     /// The number counts the nodes ever made for the name. The next number means that nobody else made one
     /// since we left, when nobody was there. Only if the name's own node was removed meanwhile and made
     /// anew, the count began anew; then others would have to have made just as many nodes as there were
-    /// before, which takes more time than has passed.
+    /// before, which takes more time than has passed. And the servers stop counting at the last number, which
+    /// they give to one node after the other: it proves nothing.
     pub(super) fn proves_alone(self, number: i32, now: Moment) -> bool {
         let passed: Duration = now - self.at;
         let possible = passed.as_micros() * NODES_PER_SECOND / 1_000_000;
         let made = u32::try_from(self.number).unwrap_or(0);
-        number == self.number.wrapping_add(1) && possible < u128::from(made)
+        let is_next = self.number.checked_add(1) == Some(number) && number != i32::MAX;
+        is_next && possible < u128::from(made)
     }
 }
 
@@ -106,11 +108,13 @@ mod tests {
             at: at(0),
         };
         assert!(!few.proves_alone(1, at(0)));
-        // And where the count has wrapped, it proves nothing.
-        for number in [i32::MAX, i32::MIN, -1] {
-            let wrapped = Left { number, at: at(0) };
-            let next = number.wrapping_add(1);
-            assert_eq!(wrapped.proves_alone(next, at(1)), number == i32::MAX);
+        // And where the count has come to its end, it proves nothing.
+        for number in [i32::MAX - 1, i32::MAX, i32::MIN, -1] {
+            let last = Left { number, at: at(0) };
+            assert!(
+                !last.proves_alone(number.wrapping_add(1), at(1)),
+                "{number}"
+            );
         }
     }
 }

@@ -20,7 +20,8 @@
 //! Entering makes the node and lists its siblings in one round trip; the transaction that made the node
 //! (`czxid`) is the order number, and the claim id in the node's name finds it again when the reply was
 //! lost. Releasing deletes it. A waiter watches the one node ahead whose leaving can let it in, and knows by
-//! its last listing whether it holds then, without asking.
+//! its last listing whether it holds then, without asking. A hold that lasts watches its own node, unless its keeper
+//! has very many: who is broken by an operator learns it at once.
 //!
 //! A renewal sends nothing that costs the ensemble a write: `sync`, which is the leader's word that the
 //! session lives, and a look at the own nodes, one by one if they are few, else all at once. Leases of
@@ -47,6 +48,7 @@ mod config;
 mod entering;
 mod escape;
 mod familiar;
+mod holding;
 mod inspecting;
 mod line;
 mod looking;

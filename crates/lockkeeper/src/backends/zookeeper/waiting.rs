@@ -9,6 +9,7 @@ use zookeeper_client as zk;
 
 use super::claims::{Key, Node, Place};
 use super::client::Session;
+use super::holding;
 use super::looking::Judged;
 use super::names::Contender;
 use super::shared::Shared;
@@ -165,6 +166,8 @@ impl Shared {
             self.claims.holds(key, None);
             self.ring(key, node);
             self.check_own_node(key, &place.session, node).await;
+            // Last, since it takes the place of this task.
+            holding::mind(self, key.clone());
             return Waits::NoLonger;
         }
         let Ok(listed) = self.list(&place.session, &key.0).await else {
@@ -174,6 +177,7 @@ impl Shared {
         match self.judge(key, (&place.session, node), listed).await {
             Ok(Judged::Holds) => {
                 self.ring(key, node);
+                holding::mind(self, key.clone());
                 Waits::NoLonger
             }
             Ok(Judged::Gone) => {

@@ -1,0 +1,114 @@
+//! Who is told to hold, without another question: only whoever is next in line when the one ahead leaves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockkeeper::Clock;
+use lockkeeper::backend::{Backend, Entry, Query, Released, Standing, Wake, Wakes};
+use lockkeeper::backends::etcd::{Config, connect};
+use lockkeeper::claim::Claim;
+use lockkeeper_testbed::Etcd;
+use tokio::time::{sleep, timeout};
+
+use crate::stage::{SOON, assert_nothing_left, claim, claims, url, watches};
+
+async fn backend(server: &Etcd) -> Arc<dyn Backend> {
+    let config = Config::from_url(&url(&[server.address()])).unwrap();
+    connect(&config, Clock::system()).await.unwrap()
+}
+
+fn long() -> Claim {
+    Claim {
+        lease: Duration::from_secs(60),
+        ..claim("a")
+    }
+}
+
+async fn enters(backend: &Arc<dyn Backend>, claim: &Claim) -> Standing {
+    backend.enter(claim, Entry::Queue).await.unwrap()
+}
+
+/// What the claim is told next, but for what is told to all.
+async fn told(wakes: &mut Wakes) -> Wake {
+    loop {
+        let wake = timeout(SOON, wakes.next()).await.expect("a push");
+        match wake.expect("the backend is there") {
+            Wake::LookAll => {}
+            wake => return wake,
+        }
+    }
+}
+
+/// The first waiter is broken, then the holder leaves: the broken one is not taken for the next holder, not even until
+/// the list is read again.
+// proves: L1, U3
+// bug 47
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_was_broken_is_never_told_that_it_holds() {
+    let server = Etcd::start().unwrap();
+    let (one, two, three) = (
+        backend(&server).await,
+        backend(&server).await,
+        backend(&server).await,
+    );
+    for _ in 0..40 {
+        let (held, broken, next) = (long(), long(), long());
+        let (mut wakes, mut nexts) = (two.wakes(), three.wakes());
+        let standing = enters(&one, &held).await;
+        assert!(matches!(standing, Standing::Holds { .. }), "{standing:?}");
+        enters(&two, &broken).await;
+        enters(&three, &next).await;
+        let view = &one.inspect(&Query::All).await.unwrap()[0];
+        let order = view.waiters[0].token.order();
+        // Watches are set behind the answers' backs.
+        sleep(Duration::from_millis(30)).await;
+        one.evict(&broken.name, order, "a test").await.unwrap();
+        one.release(&held).await.unwrap();
+        assert_eq!(told(&mut wakes).await, Wake::Look(broken.id), "two holders");
+        let wake = told(&mut nexts).await;
+        assert!(
+            matches!(wake, Wake::Holds { claim, .. } if claim == next.id),
+            "{wake:?}"
+        );
+        assert_eq!(two.renew(&[broken]).await.unwrap(), [Standing::Gone]);
+        assert_eq!(three.release(&next).await.unwrap(), Released::Freed);
+    }
+    drop((one, two, three));
+    // The records of the breaks stay for a day, each by a lease.
+    let end = Instant::now() + SOON;
+    while !claims(&server).is_empty() || watches(&server) > 0.0 {
+        assert!(Instant::now() < end, "{:?}", claims(&server));
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Everybody watches the one ahead. If that one gives up, the holder is still there.
+// proves: L1, L9
+// bug 47
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_ahead_that_gives_up_lets_nobody_in() {
+    let server = Etcd::start().unwrap();
+    let (one, two, three) = (
+        backend(&server).await,
+        backend(&server).await,
+        backend(&server).await,
+    );
+    let (held, gives_up, last) = (long(), long(), long());
+    let mut wakes = three.wakes();
+    enters(&one, &held).await;
+    enters(&two, &gives_up).await;
+    enters(&three, &last).await;
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(two.release(&gives_up).await.unwrap(), Released::Freed);
+    let early = timeout(Duration::from_millis(500), told(&mut wakes)).await;
+    assert!(early.is_err(), "two holders: {early:?}");
+    assert_eq!(one.release(&held).await.unwrap(), Released::Freed);
+    let wake = told(&mut wakes).await;
+    assert!(
+        matches!(wake, Wake::Holds { claim, .. } if claim == last.id),
+        "{wake:?}"
+    );
+    assert_eq!(three.release(&last).await.unwrap(), Released::Freed);
+    drop((one, two, three));
+    assert_nothing_left(&server).await;
+}
