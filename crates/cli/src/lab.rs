@@ -29,8 +29,10 @@ pub(crate) fn lab(options: &LabArgs) -> Result<u8, Failure> {
 
 fn list() -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
+    let longest = scenarios::ALL.iter().map(|scenario| scenario.name.len());
+    let width = longest.max().unwrap_or(0);
     for scenario in scenarios::ALL {
-        writeln!(out, "{:<34}{}", scenario.name, scenario.title.en)?;
+        writeln!(out, "{:<width$}  {}", scenario.name, scenario.title.en)?;
     }
     Ok(exit::OK)
 }

@@ -31,11 +31,20 @@ fn every_story_goes_as_it_is_told() {
     let names = names();
     assert!(names.len() >= 26, "{names:?}");
     for name in &names {
-        assert!(text.contains(&format!("{name}: ")), "{name} is not told:\n{text}");
+        assert!(
+            text.contains(&format!("{name}: ")),
+            "{name} is not told:\n{text}"
+        );
         let harm = directory.join(format!("{name}.naive.svg"));
-        assert!(fs::read_to_string(harm).unwrap().starts_with("<svg"), "{name}");
+        assert!(
+            fs::read_to_string(harm).unwrap().starts_with("<svg"),
+            "{name}"
+        );
         let history = directory.join(format!("{name}.naive.jsonl"));
-        assert!(fs::read_to_string(history).unwrap().lines().count() > 3, "{name}");
+        assert!(
+            fs::read_to_string(history).unwrap().lines().count() > 3,
+            "{name}"
+        );
     }
     for page in ["index.html", "index.zh-CN.html"] {
         let page = fs::read_to_string(directory.join(page)).unwrap();
@@ -54,7 +63,10 @@ fn the_guide_tells_every_story() {
             assert!(text.contains(&command), "{guide} does not tell {name}");
         }
         let pictures = text.lines().filter_map(|line| {
-            line.strip_prefix("![")?.split_once("](")?.1.strip_suffix(')')
+            line.strip_prefix("![")?
+                .split_once("](")?
+                .1
+                .strip_suffix(')')
         });
         for picture in pictures {
             assert!(docs.join(picture).exists(), "{guide} shows {picture}");
@@ -67,7 +79,10 @@ fn a_story_that_is_not_there_is_wrong_usage() {
     let wrong = lab(&["run", "no-such-story"]);
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8_lossy(&wrong.stderr);
-    assert!(said.contains("no-such-story") && said.contains("lab list"), "{said}");
+    assert!(
+        said.contains("no-such-story") && said.contains("lab list"),
+        "{said}"
+    );
     assert_eq!(lab(&["run"]).status.code(), Some(2));
 }
 
@@ -75,11 +90,18 @@ fn a_story_that_is_not_there_is_wrong_usage() {
 /// process and its children.
 #[test]
 fn a_missing_server_is_named() {
-    let hide = "mount --bind /dev/null /usr/bin/redis-server && exec \"$0\" lab run crash-without-expiry";
+    let hide =
+        "mount --bind /dev/null /usr/bin/redis-server && exec \"$0\" lab run crash-without-expiry";
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", hide]);
-    let alone = command.arg(env!("CARGO_BIN_EXE_lockkeeper")).output().unwrap();
+    let alone = command
+        .arg(env!("CARGO_BIN_EXE_lockkeeper"))
+        .output()
+        .unwrap();
     let text = printed(&alone);
     assert_eq!(alone.status.code(), Some(69), "{text}{alone:?}");
-    assert!(text.contains("install the Debian package redis-server"), "{text}");
+    assert!(
+        text.contains("install the Debian package redis-server"),
+        "{text}"
+    );
 }
