@@ -62,14 +62,8 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     a.redis(&redis, &["DEL", "lock"])?;
     a.gives_back("lock");
 
-    let mut c = stage.client("client C")?;
-    if !set_nx(&mut c, &redis, LONG)? {
-        let kept_out = "Client C was kept out: the lock of client B is still there.";
-        return Ok(Outcome::Prevented(kept_out.to_owned()));
-    }
-    pay_in_beside_each_other(&mut b, read, &mut c, &account)?;
     let told = "Client A deleted the lock of client B, and client C came in beside it.";
-    judge_deposits(&account, told)
+    judge_deleted_lock(stage, (&mut b, read), &redis, &account, told)
 }
 
 fn lockkeeper(stage: &Stage) -> Result<Outcome> {
@@ -92,8 +86,26 @@ fn lockkeeper(stage: &Stage) -> Result<Outcome> {
     judge_deposits(&account, &told)
 }
 
+/// Client B holds the naive lock and has read, and somebody has deleted it: whether client C comes in beside B, and what
+/// that does to the account.
+pub(super) fn judge_deleted_lock(
+    stage: &Stage,
+    (b, read): (&mut Client, i64),
+    redis: &Redis,
+    account: &Redis,
+    how: &str,
+) -> Result<Outcome> {
+    let mut c = stage.client("client C")?;
+    if !set_nx(&mut c, redis, LONG)? {
+        let kept_out = "Client C was kept out: the lock of client B is still there.";
+        return Ok(Outcome::Prevented(kept_out.to_owned()));
+    }
+    pay_in_beside_each_other(b, read, &mut c, account)?;
+    judge_deposits(account, how)
+}
+
 /// Client B has read; client C reads too, both write.
-pub(super) fn pay_in_beside_each_other(
+fn pay_in_beside_each_other(
     b: &mut Client,
     read: i64,
     c: &mut Client,

@@ -11,7 +11,7 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::deleting_somebody_elses_lock::{LONG, pay_in_beside_each_other, pay_in_one_by_one};
+use super::deleting_somebody_elses_lock::{LONG, judge_deleted_lock, pay_in_one_by_one};
 use super::props::{account, granted, judge_deposits, lock_on, read_account, set_nx, wait_for_nx};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -66,14 +66,8 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     a.redis(&redis, &["DEL", "lock"])?;
     a.gives_back("lock");
 
-    let mut c = stage.client("client C")?;
-    if !set_nx(&mut c, &redis, LONG)? {
-        let kept_out = "Client C was kept out: the lock of client B is still there.";
-        return Ok(Outcome::Prevented(kept_out.to_owned()));
-    }
-    pay_in_beside_each_other(&mut b, read, &mut c, &account)?;
     let told = "Client A saw its own name, stood still, and deleted the lock of client B; client C came in beside it.";
-    judge_deposits(&account, told)
+    judge_deleted_lock(stage, (&mut b, read), &redis, &account, told)
 }
 
 /// The release is on its way while the lease ends and B takes the lock.

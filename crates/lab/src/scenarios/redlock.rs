@@ -242,3 +242,23 @@ pub(super) fn keeps_out(
     );
     judge_deposits(account, &told)
 }
+
+/// Published Redlock: client A has its votes and has read; client B gets a majority too, and both pay in.
+pub(super) fn second_majority(
+    five: &Five,
+    (a, votes, read): (&mut Client, &Votes, i64),
+    b: &mut Client,
+    lease: Duration,
+    account: &Redis,
+) -> Result<Outcome> {
+    let votes_of_b = five.take(b, lease)?;
+    let read_by_b = read_account(b, account)?;
+    deposit(b, account, read_by_b, 20, None)?;
+    let left = votes.time_left().as_secs_f64();
+    deposit(a, account, read, 10, None)?;
+    let told = format!(
+        "Client A had {} votes and {left:.0} s left of its lease when client B got {} votes.",
+        votes.number, votes_of_b.number
+    );
+    judge_deposits(account, &told)
+}

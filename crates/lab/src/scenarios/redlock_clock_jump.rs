@@ -8,11 +8,8 @@ use crate::Result;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::{Stage, wait_until};
 
-use super::props::{
-    account, deposit, deposit_fenced, granted, judge_deposits, judge_late_deposit, lock_on,
-    read_account,
-};
-use super::redlock::{Five, keeps_out};
+use super::props::{account, deposit_fenced, granted, judge_late_deposit, lock_on, read_account};
+use super::redlock::{Five, keeps_out, second_majority};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-clock-jump",
@@ -78,20 +75,7 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     five.heal(stage, &[4, 5])?;
     five.clock_forward(stage, 3, JUMP)?;
 
-    let votes_of_b = five.take(&mut b, LEASE)?;
-    let read_by_b = read_account(&mut b, &account)?;
-    deposit(&mut b, &account, read_by_b, 20, None)?;
-    let left = votes.time_left();
-    deposit(&mut a, &account, read, 10, None)?;
-    judge_deposits(
-        &account,
-        &format!(
-            "Client A had {} votes and {:.0} s left of its lease when client B got {} votes.",
-            votes.number,
-            left.as_secs_f64(),
-            votes_of_b.number
-        ),
-    )
+    second_majority(&five, (&mut a, &votes, read), &mut b, LEASE, &account)
 }
 
 fn watchdog(stage: &Stage) -> Result<Outcome> {

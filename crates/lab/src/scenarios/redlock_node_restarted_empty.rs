@@ -8,8 +8,8 @@ use crate::Result;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{account, deposit, granted, judge_deposits, lock_on, read_account};
-use super::redlock::{Five, keeps_out};
+use super::props::{account, granted, lock_on, read_account};
+use super::redlock::{Five, keeps_out, second_majority};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "redlock-node-restarted-empty",
@@ -60,20 +60,7 @@ fn naive(stage: &Stage) -> Result<Outcome> {
     five.heal(stage, &[4, 5])?;
     five.restart_empty(stage, 3)?;
 
-    let votes_of_b = five.take(&mut b, LEASE)?;
-    let read_by_b = read_account(&mut b, &account)?;
-    deposit(&mut b, &account, read_by_b, 20, None)?;
-    let left = votes.time_left();
-    deposit(&mut a, &account, read, 10, None)?;
-    judge_deposits(
-        &account,
-        &format!(
-            "Client A had {} votes and {:.0} s left of its lease when client B got {} votes.",
-            votes.number,
-            left.as_secs_f64(),
-            votes_of_b.number
-        ),
-    )
+    second_majority(&five, (&mut a, &votes, read), &mut b, LEASE, &account)
 }
 
 fn lockkeeper(stage: &Stage) -> Result<Outcome> {

@@ -10,7 +10,8 @@ use crate::history::What;
 use crate::scenario::{Expects, Outcome, Part, Scenario, Text};
 use crate::stage::Stage;
 
-use super::props::{account, deposit_fenced, granted, judge_late_deposit, lock_on, read_account};
+use super::props::{account, granted, lock_on, read_account};
+use super::stopped_holder::writes_blindly;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "two-delayed-writers-in-order",
@@ -109,22 +110,6 @@ fn write(stage: &Stage, client: &mut Client, account: &Redis, sum: i64, token: u
 }
 
 fn fence(stage: &Stage) -> Result<Outcome> {
-    let (server, account) = (Redis::start()?, account(stage)?);
-    let ask = lock_on(&server.url(), LEASE);
-    let _truth = stage.watch_lock(&ask.url, "redis", "lock")?;
-    let (mut a, mut b) = (stage.client("client A")?, stage.client("client B")?);
-    granted(&mut a, &ask)?;
-    let read = read_account(&mut a, &account)?;
-    a.pause()?;
-
-    granted(&mut b, &ask)?;
-    let read_by_b = read_account(&mut b, &account)?;
-    deposit_fenced(&mut b, &account, read_by_b, 20)?;
-    a.resume()?;
-    let late = deposit_fenced(&mut a, &account, read, 10)?;
-    judge_late_deposit(
-        &account,
-        &late,
-        "Client A was delayed before its write, and client B wrote 120.",
-    )
+    let server = Redis::start()?;
+    writes_blindly(stage, &lock_on(&server.url(), LEASE), "redis")
 }
