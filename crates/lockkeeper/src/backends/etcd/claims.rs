@@ -194,7 +194,11 @@ impl Claims {
             entry.lease_id = listed.lease;
         }
         match list.place_of(&entry.key) {
-            Place::Gone => Judged::Gone,
+            Place::Gone => {
+                // Nothing that is told from now on makes it a holder again.
+                entry.stands = Stands::Unknown;
+                Judged::Gone
+            }
             Place::Holds { order } => {
                 entry.order = Some(order);
                 let before = std::mem::replace(&mut entry.stands, Stands::Holds);
@@ -332,5 +336,65 @@ impl Entry {
 
     pub(super) fn mode(&self) -> Mode {
         self.note.mode
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::etcd::proto::KeyValue;
+    use crate::claim::Party;
+    use std::sync::Arc;
+
+    const AHEAD: &[u8] = b"ahead";
+
+    fn listed(key: &[u8], created: i64) -> KeyValue {
+        KeyValue {
+            key: key.to_vec(),
+            create_revision: created,
+            ..KeyValue::default()
+        }
+    }
+
+    /// A claim that waits for one other, as of revision 2.
+    fn waiting() -> (Claims, ClaimId, Vec<u8>) {
+        let claim = Claim {
+            id: ClaimId::random().unwrap(),
+            name: "a".parse().unwrap(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(9),
+            party: Arc::new(Party::here("test")),
+        };
+        let keys = Keys::under("/locks");
+        let mut claims = Claims::default();
+        let entry = claims.admit(&keys, &claim, (1, Moment::NEVER, 0)).unwrap();
+        let list = List::new(2, vec![listed(AHEAD, 1), listed(&entry.key, 2)]);
+        let judged = claims.judge(claim.id, &list);
+        assert!(matches!(judged, Judged::Waits { .. }), "{judged:?}");
+        (claims, claim.id, entry.key)
+    }
+
+    #[test]
+    fn who_waits_for_one_holds_when_that_one_leaves() {
+        let (mut claims, id, _) = waiting();
+        assert_eq!(claims.left_alone(id, AHEAD, 3), Some(2));
+    }
+
+    #[test]
+    fn who_is_gone_does_not_come_to_hold() {
+        let (mut claims, id, _) = waiting();
+        let list = List::new(3, vec![listed(AHEAD, 1)]);
+        assert_eq!(claims.judge(id, &list), Judged::Gone);
+        assert_eq!(claims.left_alone(id, AHEAD, 4), None);
+    }
+
+    #[test]
+    fn who_may_be_gone_does_not_come_to_hold_until_it_was_seen_again() {
+        let (mut claims, id, key) = waiting();
+        claims.doubt(id, 3);
+        assert_eq!(claims.left_alone(id, AHEAD, 4), None);
+        let list = List::new(3, vec![listed(AHEAD, 1), listed(&key, 2)]);
+        claims.judge(id, &list);
+        assert_eq!(claims.left_alone(id, AHEAD, 4), Some(2));
     }
 }

@@ -151,6 +151,7 @@ impl Entering<'_> {
             key: entry.key.clone(),
             value: entry.note.written(),
             lease: live.id,
+            ..Put::default()
         });
         let list = |range: Range| Operation::from(Request::Range(range));
         let mut compare = vec![Compare::changed_at(&session, live.epoch)];

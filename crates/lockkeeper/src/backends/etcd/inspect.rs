@@ -10,7 +10,7 @@ use super::client::{Client, Told};
 use super::faults::{Fault, is_unknown, unreachable};
 use super::keys::Directory;
 use super::leases::{new_id, revoke};
-use super::list::{self, Listed};
+use super::list::{self, List, Listed};
 use super::proto::{
     Compare, Delete, Done, Grant, GrantAnswer, KeyValue, LeaseAnswer, LeaseId, Put, Range, Request,
     Txn, TxnAnswer, method,
@@ -30,6 +30,8 @@ const LIMIT: Duration = Duration::from_secs(2);
 const REMEMBERED: i64 = 24 * 3600;
 /// How often it is tried to clear up after a question without an answer: for a minute or more.
 const CLEAR_UP_TRIES: usize = 30;
+/// How often a claim is looked up that could not be broken because one ahead of it left.
+const BREAKING_TRIES: usize = 100;
 
 impl Shared {
     pub(super) async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {
@@ -136,37 +138,62 @@ impl Shared {
         order: u64,
         why: &str,
     ) -> Result<Released, Error> {
-        let revision = i64::try_from(order).unwrap_or_default();
-        if revision == 0 {
-            return Ok(Released::Gone);
+        for _ in 0..BREAKING_TRIES {
+            let range = list::up_to(&self.keys.directory(name), order);
+            let read = self.client.range(&range, LIMIT).await?;
+            let mut claims = List::new(0, read.kvs).claims;
+            let holders = rule::holders(claims.iter().map(|listed| listed.note.mode));
+            let waits = holders < claims.len();
+            let Some(broken) = claims.pop().filter(|last| last.order == order) else {
+                return Ok(Released::Gone);
+            };
+            let ahead = claims.pop().filter(|_| waits);
+            let record = format!("{name} order {order}: {why}");
+            let told = self.break_one(&broken, ahead.as_ref(), record).await?;
+            match (told.answer.succeeded, told.repeated) {
+                (true, _) => return Ok(Released::Freed),
+                // One of the two has left.
+                (false, false) => {}
+                (false, true) => {
+                    return Err(unreachable("breaking a claim: the first answer was lost"));
+                }
+            }
         }
-        let range = Range {
-            min_create_revision: revision,
-            max_create_revision: revision,
-            ..list::whole(&self.keys.directory(name))
-        };
-        let Some(kv) = self.client.range(&range, LIMIT).await?.kvs.pop() else {
-            return Ok(Released::Gone);
+        Err(unreachable(
+            "breaking a claim: those ahead of it left too fast",
+        ))
+    }
+
+    /// Deletes a claim, and touches the key `ahead`, which the keeper of a waiting claim watches. One watch tells in
+    /// order; of two, the one that began while something was written may tell up to 100 ms later than the other. So
+    /// nobody hears of the end of the one ahead before the end of the claim itself, and takes it for a grant.
+    async fn break_one(
+        &self,
+        broken: &Listed,
+        ahead: Option<&Listed>,
+        record: String,
+    ) -> Result<Told<TxnAnswer>, Fault> {
+        let there = |listed: &Listed| {
+            let order = i64::try_from(listed.order).unwrap_or_default();
+            Compare::created_at(&listed.key, order)
         };
         let delete = Delete {
-            key: kv.key.clone(),
+            key: broken.key.clone(),
         };
-        let delete = Txn {
-            compare: vec![Compare::created_at(&kv.key, revision)],
+        let mut txn = Txn {
+            compare: vec![there(broken)],
             success: vec![Request::Delete(delete).into()],
             failure: Vec::new(),
         };
-        let record = format!("{name} order {order}: {why}");
-        let told = match self.delete_and_record(&delete, record).await {
-            // A full server deletes, and writes nothing: breaking the claim matters more than the record.
-            Err(Fault::Full) => self.client.txn(&delete, LIMIT).await,
+        if let Some(ahead) = ahead {
+            txn.compare.push(there(ahead));
+            let touch = Put::touch(&ahead.key);
+            txn.success.push(Request::Put(touch).into());
+        }
+        match self.delete_and_record(&txn, record).await {
+            // A full server deletes, and writes nothing: breaking a holder matters more than the record.
+            Err(Fault::Full) if ahead.is_none() => self.client.txn(&txn, LIMIT).await,
             told => told,
-        };
-        let told = told?;
-        match (told.answer.succeeded, told.repeated) {
-            (true, _) => Ok(Released::Freed),
-            (false, false) => Ok(Released::Gone),
-            (false, true) => Err(unreachable("breaking a claim: the first answer was lost")),
         }
     }
 
@@ -189,6 +216,7 @@ impl Shared {
             key: self.keys.broken(id),
             value: record.into_bytes(),
             lease: id,
+            ..Put::default()
         };
         let mut txn = delete.clone();
         txn.success.push(Request::Put(record).into());

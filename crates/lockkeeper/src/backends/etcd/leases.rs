@@ -141,8 +141,8 @@ impl Leases {
     pub(super) fn session_put(&self, lease: i64) -> super::proto::Operation {
         let put = Put {
             key: self.keys.session(lease),
-            value: Vec::new(),
             lease,
+            ..Put::default()
         };
         Request::Put(put).into()
     }

@@ -85,6 +85,22 @@ pub(super) struct Put {
     pub(super) value: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(super) lease: i64,
+    #[prost(bool, tag = "5")]
+    pub(super) ignore_value: bool,
+    #[prost(bool, tag = "6")]
+    pub(super) ignore_lease: bool,
+}
+
+impl Put {
+    /// Leaves the key as it is; who watches it is told all the same.
+    pub(super) fn touch(key: &[u8]) -> Self {
+        Self {
+            key: key.to_vec(),
+            ignore_value: true,
+            ignore_lease: true,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

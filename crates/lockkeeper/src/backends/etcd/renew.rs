@@ -171,6 +171,7 @@ impl Shared {
             key: entry.key.clone(),
             value,
             lease,
+            ..Put::default()
         };
         let order = i64::try_from(order).unwrap_or_default();
         let txn = Txn {

@@ -286,7 +286,7 @@ impl Shared {
     }
 
     /// A key that the claim watches is gone. Where it was the only one ahead nothing has to be read: the claim
-    /// holds, unless it was broken before, which its own watch has told by then.
+    /// holds, unless it was broken before, which has been told by then: whoever breaks a claim touches the key ahead.
     fn one_left(&self, id: ClaimId, key: &[u8], revision: i64) {
         if let Some(order) = self.claims().left_alone(id, key, revision) {
             self.watcher.forget(Target::Claim(id));
@@ -358,6 +358,9 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
             } => {
                 if deleted {
                     shared.one_left(id, &key, revision);
+                } else {
+                    // Who breaks a claim touches the one ahead of it.
+                    shared.claims().doubt(id, revision);
                 }
                 review_surely(&shared, id, revision);
             }
