@@ -18,7 +18,7 @@ use crate::wire;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// One etcd server. Unless it is asked to be durable, its files are in memory.
+/// One etcd server.
 #[derive(Debug)]
 pub struct Etcd {
     server: Server,
@@ -123,12 +123,7 @@ struct Member {
 
 fn start_members(count: usize, setup: &Setup) -> Result<Vec<Etcd>> {
     ports::retrying(|| {
-        // This version cannot be told not to wait for the disk.
-        let home = Arc::new(if setup.durable {
-            Home::new("etcd")?
-        } else {
-            Home::in_memory("etcd")?
-        });
+        let home = Arc::new(Home::new("etcd", setup.durable)?);
         let members = (1..=count)
             .map(|number| {
                 let name = format!("etcd{number}");

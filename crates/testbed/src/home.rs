@@ -17,7 +17,7 @@ use crate::error::{Doing, Error, Result};
 use crate::process;
 use crate::program::User;
 
-/// Overrides where everything lives; the place must be reachable by the users `postgres` and
+/// Overrides where everything lives that is on a disk; the place must be reachable by the users `postgres` and
 /// `mysql`, so not below a closed home directory.
 const PLACE_VARIABLE: &str = "LOCKKEEPER_TESTBED_DIR";
 
@@ -39,23 +39,18 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    pub(crate) fn new(kind: &str) -> Result<Home> {
-        static SWEPT: OnceLock<()> = OnceLock::new();
-        let runs = shared_directory("run")?;
-        SWEPT.get_or_init(|| sweep(&runs));
-        Home::among(&runs, kind)
-    }
-
-    /// In memory, for a server that cannot be told to leave the disk alone: on a busy disk each of its
-    /// writes may take seconds.
-    pub(crate) fn in_memory(kind: &str) -> Result<Home> {
-        static SWEPT: OnceLock<()> = OnceLock::new();
-        if !Path::new(MEMORY).is_dir() {
-            return Home::new(kind);
-        }
-        let runs = owned(&Path::new(MEMORY).join(own_name()))?.join("run");
+    /// On the disk for a server that must be durable. Any other lives in memory: not all of them can be told to leave
+    /// the disk alone, and on a busy one each of their writes may take seconds.
+    pub(crate) fn new(kind: &str, durable: bool) -> Result<Home> {
+        static SWEPT: [OnceLock<()>; 2] = [const { OnceLock::new() }; 2];
+        let in_memory = !durable && Path::new(MEMORY).is_dir();
+        let runs = if in_memory {
+            owned(&Path::new(MEMORY).join(own_name()))?.join("run")
+        } else {
+            shared_directory("run")?
+        };
         make_directory(&runs)?;
-        SWEPT.get_or_init(|| sweep(&runs));
+        SWEPT[usize::from(in_memory)].get_or_init(|| sweep(&runs));
         Home::among(&runs, kind)
     }
 

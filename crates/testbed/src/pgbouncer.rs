@@ -33,7 +33,7 @@ impl PgBouncer {
         let program = program::find("pgbouncer", PACKAGE)?;
         let target = postgres.address();
         ports::retrying(|| {
-            let home = Arc::new(Home::new("pgbouncer")?);
+            let home = Arc::new(Home::new("pgbouncer", false)?);
             let directory = home.node("pgbouncer", user.as_ref())?;
             let port = Port::reserve()?;
             let file = directory.join("pgbouncer.ini");

@@ -57,7 +57,7 @@ impl Postgres {
         let user = User::instead_of_root("postgres", PACKAGE)?;
         let program = installed("postgres")?;
         let server = ports::retrying(|| {
-            let home = Arc::new(Home::new("standby")?);
+            let home = Arc::new(Home::new("standby", false)?);
             let directory = home.node("standby", user.as_ref())?;
             self.copy_to(&directory.join("data"), &user)?;
             let launch = recipe(&program, directory, Port::reserve()?, &Setup::new());

@@ -62,7 +62,7 @@ impl Template {
         recipe: impl Fn(PathBuf, Port) -> Launch,
     ) -> Result<Server> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new(name)?);
+            let home = Arc::new(Home::new(name, setup.durable)?);
             let directory = home.node(name, user)?;
             self.copy_to(&directory.join("data"))?;
             let clock = setup

@@ -51,7 +51,7 @@ impl ZooKeeper {
     /// When it does not come up.
     pub fn start_with(setup: &Setup) -> Result<ZooKeeper> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("zookeeper")?);
+            let home = Arc::new(Home::new("zookeeper", setup.durable)?);
             let launch = peer("zookeeper", &home, setup, vec![Port::reserve()?])?;
             Ok(ZooKeeper {
                 server: Server::start(launch, &home)?,
@@ -102,7 +102,7 @@ impl ZooKeeperThree {
     /// When they do not come up.
     pub fn start_with(setup: &Setup) -> Result<ZooKeeperThree> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("zookeeper-three")?);
+            let home = Arc::new(Home::new("zookeeper-three", setup.durable)?);
             let mut ensemble = setup
                 .clone()
                 .setting("initLimit", "50")

@@ -54,7 +54,7 @@ impl Client {
         arguments: &[String],
         environment: &[(&str, &Path)],
     ) -> Result<Client> {
-        let home = Home::new("foreign")?;
+        let home = Home::new("foreign", false)?;
         let directory = home.node("client", None)?;
         let log = directory.join("log");
         let errors = File::create(&log).doing("making the log of a foreign client")?;

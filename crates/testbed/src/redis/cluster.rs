@@ -35,7 +35,7 @@ impl RedisCluster {
     /// When they do not come up or do not agree.
     pub fn start_with(setup: &Setup) -> Result<RedisCluster> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("redis-cluster")?);
+            let home = Arc::new(Home::new("redis-cluster", setup.durable)?);
             let mut launches = Vec::new();
             let mut bus_ports = Vec::new();
             for number in 1..=3 {

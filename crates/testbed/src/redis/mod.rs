@@ -54,7 +54,7 @@ impl Redis {
     /// When it does not come up.
     pub fn start_with(setup: &Setup) -> Result<Redis> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("redis")?);
+            let home = Arc::new(Home::new("redis", setup.durable)?);
             let launch = node("redis", &home, setup, vec![Port::reserve()?])?;
             Ok(Redis {
                 server: Server::start(launch, &home)?,
@@ -118,7 +118,7 @@ impl RedisFive {
     /// When one of them does not come up.
     pub fn start_with(setup: &Setup) -> Result<RedisFive> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("redis-five")?);
+            let home = Arc::new(Home::new("redis-five", setup.durable)?);
             let launch = |number: usize| {
                 node(
                     &format!("redis{number}"),

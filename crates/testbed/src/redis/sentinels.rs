@@ -45,7 +45,7 @@ impl Sentinels {
     /// When one of them does not come up.
     pub fn start_with(setup: &Setup) -> Result<Sentinels> {
         ports::retrying(|| {
-            let home = Arc::new(Home::new("sentinels")?);
+            let home = Arc::new(Home::new("sentinels", setup.durable)?);
             let master = node("master", &home, setup, vec![Port::reserve()?])?;
             let master = Redis {
                 server: Server::start(master, &home)?,
