@@ -95,7 +95,7 @@ fn text(error: tokio::task::JoinError) -> String {
 }
 
 /// So often a law is tried on a machine that stands still meanwhile.
-const TRIALS: usize = 4;
+const TRIALS: usize = 8;
 
 /// Tries the named law on a fresh engine; panics when it is broken. A verdict from a time in which the machine
 /// stood still is none: it is said aloud, and the law is tried again. The macro calls it.
