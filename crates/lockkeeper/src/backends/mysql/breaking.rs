@@ -19,6 +19,8 @@ use crate::error::Error;
 const DURING: &str = "breaking a claim";
 /// How long the server may take to end a connection.
 const BREAKS_WITHIN: Duration = Duration::from_secs(3);
+/// How long to wait for the end of a connection that waited, in seconds.
+const ENDS_WITHIN_S: u64 = 3;
 /// How long to wait for somebody else who ends the same connection, in seconds.
 const TURN_S: u64 = 1;
 /// What the server says when a connection that should end has ended already.
@@ -59,6 +61,7 @@ impl Shared {
             begin: fill(&format!("SELECT GET_LOCK(?, {TURN_S})"), &doom),
             find,
             note: self.statement(note, &noted),
+            sweep: self.sweeping(name, order),
             end: fill("DO RELEASE_LOCK(?)", &doom),
         };
         // On one connection throughout: if it ends, so does the turn; and no number outlives the server that gave it.
@@ -81,20 +84,34 @@ impl Shared {
         self.statement(find, &[lock, name, order, lock, order])
     }
 
+    /// Takes the row of a claim that waited out of the table; its own keeper may be slow to do so, or gone.
+    fn sweeping(&self, name: &Name, order: u64) -> String {
+        let lock = self.lock_name(name);
+        let values = [Value::Bytes(lock.as_bytes()), Value::Number(order)];
+        let sweep = "DELETE FROM @claims WHERE lock_name = ? AND order_no = ?";
+        self.statement(sweep, &values)
+    }
+
     /// Takes a claim that waited out of sight, and ends what the server may still be doing for it. Its connection is never
     /// another claim's: it was shut, and not given back.
     pub(super) async fn clear_up(&self, wait_lock: &str) {
         let lock = Value::Bytes(wait_lock.as_bytes());
         let packet = "DELETE FROM @claims WHERE wait_lock = ?; SELECT IS_USED_LOCK(?)";
         let packet = self.statement(packet, &[lock, lock]);
+        let ended = fill(
+            &format!("DO GET_LOCK(?, {ENDS_WITHIN_S}), RELEASE_LOCK(?)"),
+            &[lock, lock],
+        );
         let cleared = self.client.run("withdrawing", move |conn| {
-            let packet = packet.clone();
+            let (packet, ended) = (packet.clone(), ended.clone());
             Box::pin(async move {
                 let told = asked(conn, packet, "withdrawing").await?;
-                match read(first_row(told.into_iter().nth(1))?)? {
-                    (Some(connection),) => end(conn, connection, "withdrawing").await,
-                    (None,) => Ok(()),
-                }
+                let (Some(connection),) = read(first_row(told.into_iter().nth(1))?)? else {
+                    return Ok(());
+                };
+                end(conn, connection, "withdrawing").await?;
+                // Until then it may still be granted what it waited for.
+                asked(conn, ended, "withdrawing").await.map(drop)
             })
         });
         let _it_ends_by_itself_with_its_lease = cleared.await;
@@ -116,6 +133,7 @@ struct Breaking {
     begin: String,
     find: String,
     note: String,
+    sweep: String,
     end: String,
 }
 
@@ -150,6 +168,7 @@ impl Breaking {
                 "breaking a claim (its connection is still there)",
             )))
         })?;
+        asked(conn, self.sweep.clone(), DURING).await?;
         Ok(Released::Freed)
     }
 
