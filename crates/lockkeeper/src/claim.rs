@@ -60,13 +60,16 @@ impl fmt::Display for Party {
     }
 }
 
-/// 128 random bits that name a claim. Whoever knows them can release the claim, so they are never
+/// Random bits that name a claim. Whoever knows them can release the claim, so they are never
 /// shown: `Debug` prints a few bits of a digest only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClaimId([u8; 16]);
 
+/// The bit of an id that no two keepers know.
+const OWN: u8 = 0x80;
+
 impl ClaimId {
-    /// A fresh id from the operating system's generator.
+    /// A fresh id from the operating system's generator, for one keeper alone.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when the generator does not answer.
@@ -77,7 +80,19 @@ impl ClaimId {
             during: "making a claim id".into(),
             source: Some(Arc::new(source)),
         })?;
+        bytes[0] |= OWN;
         Ok(Self(bytes))
+    }
+
+    /// An id that several keepers know, from bits that they agree on: the claim is theirs together.
+    pub fn common(mut bits: [u8; 16]) -> Self {
+        bits[0] &= !OWN;
+        Self(bits)
+    }
+
+    /// Whether several keepers may know it.
+    pub fn is_common(&self) -> bool {
+        self.0[0] & OWN == 0
     }
 
     /// The id as bytes, for the wire.

@@ -120,7 +120,7 @@ impl Gathering {
 
     fn gate_claim(&self) -> Claim {
         Claim {
-            id: ClaimId::from_bytes(fingerprint(self.gate.as_str())),
+            id: ClaimId::common(fingerprint(self.gate.as_str())),
             name: self.gate.clone(),
             mode: Mode::Exclusive,
             lease: self.core.default_lease,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lockkeeper::backend::{Entry, Released, Standing};
 use lockkeeper::backends::etcd::{Config, connect};
-use lockkeeper::claim::Claim;
+use lockkeeper::claim::{Claim, ClaimId};
 use lockkeeper::{Clock, LostReason};
 use lockkeeper_testbed::{Etcd, Proxy, ReplyLoss};
 use tokio::time::{sleep, timeout};
@@ -255,7 +255,10 @@ async fn two_keepers_own_one_claim() {
     let config = Config::from_url(&url(&[server.address()])).unwrap();
     let one = connect(&config, Clock::system()).await.unwrap();
     let two = connect(&config, Clock::system()).await.unwrap();
-    let claim = claim("gate");
+    let claim = Claim {
+        id: ClaimId::common([7; 16]),
+        ..claim("gate")
+    };
     let first = one.enter(&claim, Entry::Queue).await.unwrap();
     let second = two.enter(&claim, Entry::Queue).await.unwrap();
     let order = |standing| match standing {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod foreign;
+mod keys;
 mod leases;
 mod limits;
 mod network;

@@ -40,11 +40,22 @@ impl Backend for EtcdBackend {
                 if entry.stands != Stands::Holds {
                     shared.watcher.forget(Target::Claim(claim.id));
                 }
+                shared.claims().change(claim.id, |entry| entry.leaving += 1);
                 let struck = shared.strike_out(&entry, limit).await?;
                 let left = shared.claims().remove(claim.id);
                 // Somebody may have read the list meanwhile, and found it waiting.
-                if left.is_none_or(|left| left.stands != Stands::Holds) {
+                if left
+                    .as_ref()
+                    .is_none_or(|left| left.stands != Stands::Holds)
+                {
                     shared.watcher.forget(Target::Claim(claim.id));
+                }
+                if let Some(left) = left
+                    && struck.is_final()
+                    && left.is_certain()
+                    && !claim.id.is_common()
+                {
+                    shared.claims().set_aside(left);
                 }
                 if struck.not_called_off {
                     shared.delete_in_background(vec![*entry]);

@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) stands: Stands,
     /// The leases on which its key was asked for without an answer: each question may still be carried out.
     pub(super) under_way: Vec<i64>,
+    /// How often it was asked to delete its key: each question may still be carried out.
+    pub(super) leaving: u32,
     ends: Moment,
     serial: u64,
 }
@@ -84,7 +86,15 @@ pub(super) struct Claims {
     serials: u64,
     /// Keys that are over here, and are being deleted there.
     doomed: HashSet<Vec<u8>>,
+    /// Keys whose last claim has left no question open. The next claim takes one of them, for etcd remembers every
+    /// key that there ever was until it is compacted, and passes by all of a name's when it reads the list.
+    spare: HashMap<Name, Vec<Vec<u8>>>,
 }
+
+/// More names with spare keys than this are not remembered.
+const SPARE_NAMES: usize = 10_000;
+/// More of one name neither.
+const SPARE_KEYS: usize = 64;
 
 impl Default for Claims {
     fn default() -> Self {
@@ -94,6 +104,7 @@ impl Default for Claims {
             looks_at: Moment::NEVER,
             serials: 0,
             doomed: HashSet::new(),
+            spare: HashMap::new(),
         }
     }
 }
@@ -115,10 +126,16 @@ impl Claims {
             return Ok(before);
         }
         self.serials += 1;
+        let key = if claim.id.is_common() {
+            keys.common(&claim.name, &claim.id)
+        } else {
+            let spare = self.spare.get_mut(&claim.name).and_then(Vec::pop);
+            spare.unwrap_or_else(|| keys.seat(&claim.name, &claim.id, self.serials))
+        };
         let entry = Entry {
             name: claim.name.clone(),
             directory: keys.directory(&claim.name),
-            key: keys.claim(&claim.name, &claim.id),
+            key,
             note: Note::of(claim, since),
             lease_id,
             own_lease: lease_id,
@@ -128,6 +145,7 @@ impl Claims {
             doubtful_since: 0,
             stands: Stands::Unknown,
             under_way: Vec::new(),
+            leaving: 0,
             ends,
             serial: self.serials,
         };
@@ -178,6 +196,17 @@ impl Claims {
         let entry = self.entries.remove(&id)?;
         self.agenda.remove(&(entry.ends, entry.serial));
         Some(entry)
+    }
+
+    /// The key of a claim that was released is free for the next one on this name.
+    pub(super) fn set_aside(&mut self, released: Entry) {
+        if self.spare.len() >= SPARE_NAMES && !self.spare.contains_key(&released.name) {
+            self.spare.clear();
+        }
+        let keys = self.spare.entry(released.name).or_default();
+        if keys.len() < SPARE_KEYS {
+            keys.push(released.key);
+        }
     }
 
     /// Takes in what a list says about the claim.
@@ -334,6 +363,11 @@ impl Entry {
         leases
     }
 
+    /// Nothing that was asked about its key is still under way, now that its release was answered.
+    pub(super) fn is_certain(&self) -> bool {
+        self.under_way.is_empty() && self.leaving == 1
+    }
+
     pub(super) fn mode(&self) -> Mode {
         self.note.mode
     }
@@ -372,6 +406,32 @@ mod tests {
         let judged = claims.judge(claim.id, &list);
         assert!(matches!(judged, Judged::Waits { .. }), "{judged:?}");
         (claims, claim.id, entry.key)
+    }
+
+    #[test]
+    fn a_key_set_aside_is_for_the_next_of_its_name_and_keeper() {
+        let (mut claims, id, key) = waiting();
+        let released = claims.remove(id).unwrap();
+        claims.set_aside(released);
+        let mut next = |name: &str, id: ClaimId| {
+            let claim = Claim {
+                id,
+                name: name.parse().unwrap(),
+                mode: Mode::Exclusive,
+                lease: Duration::from_secs(9),
+                party: Arc::new(Party::here("test")),
+            };
+            let keys = Keys::under("/locks");
+            claims
+                .admit(&keys, &claim, (1, Moment::NEVER, 0))
+                .unwrap()
+                .key
+        };
+        let own = || ClaimId::random().unwrap();
+        assert_ne!(next("b", own()), key);
+        assert_ne!(next("a", ClaimId::common([9; 16])), key);
+        assert_eq!(next("a", own()), key);
+        assert_ne!(next("a", own()), key);
     }
 
     #[test]

@@ -55,9 +55,19 @@ impl Keys {
         Directory::of(format!("{}/", self.prefix))
     }
 
-    /// The key of a claim: the same for everybody who knows its id, which cannot be read from it.
-    pub(super) fn claim(&self, name: &Name, id: &ClaimId) -> Vec<u8> {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, id.as_bytes());
+    /// The key of a claim that several keepers know: the same for all of them. The id cannot be read from it.
+    pub(super) fn common(&self, name: &Name, id: &ClaimId) -> Vec<u8> {
+        self.ticket(name, id, 0)
+    }
+
+    /// A key that no other claim has had: `serial` is another one, above 0, for each that the keeper asks for.
+    pub(super) fn seat(&self, name: &Name, id: &ClaimId, serial: u64) -> Vec<u8> {
+        self.ticket(name, id, serial)
+    }
+
+    fn ticket(&self, name: &Name, id: &ClaimId, serial: u64) -> Vec<u8> {
+        let both = [&id.as_bytes()[..], &serial.to_be_bytes()].concat();
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &both);
         let ticket = digest.as_ref().iter().take(16);
         let ticket: String = ticket.map(|byte| format!("{byte:02x}")).collect();
         let mut key = self.directory(name).start;
@@ -131,7 +141,7 @@ mod tests {
         #[test]
         fn a_name_comes_back_and_is_no_others_beginning(a in ".{1,60}", b in ".{1,60}") {
             let (a, b) = (name(&a), name(&b));
-            let key = keys().claim(&a, &ClaimId::from_bytes([7; 16]));
+            let key = keys().common(&a, &ClaimId::from_bytes([7; 16]));
             prop_assert_eq!(keys().name_of(&key), Some(a.clone()));
             let other = keys().directory(&b).start;
             prop_assert_eq!(a == b, key.starts_with(&other));
@@ -141,7 +151,7 @@ mod tests {
     #[test]
     fn the_usual_names_are_written_as_they_are() {
         let id = ClaimId::from_bytes([0; 16]);
-        let text = String::from_utf8(keys().claim(&name("orders-42"), &id)).unwrap();
+        let text = String::from_utf8(keys().common(&name("orders-42"), &id)).unwrap();
         // The beginning of SHA-256 of sixteen zero bytes.
         assert_eq!(text, "/p/orders-42/374708fff7719dd5979ec875d56cd228");
         let start = keys().directory(&name("a/b")).start;

@@ -229,13 +229,16 @@ impl Shared {
         }
     }
 
-    /// Deletes the key of a claim that this keeper has not entered.
+    /// Deletes the key of a claim that this keeper has not entered, if another one may have done so.
     pub(super) async fn strike_out_unknown(
         &self,
         claim: &Claim,
         limit: Duration,
     ) -> Result<Struck, Error> {
-        let key = self.keys.claim(&claim.name, &claim.id);
+        if !claim.id.is_common() {
+            return Ok(Struck::default());
+        }
+        let key = self.keys.common(&claim.name, &claim.id);
         if self.claims().is_doomed(&key) {
             return Ok(Struck::default());
         }
@@ -328,6 +331,11 @@ pub(super) struct Struck {
 }
 
 impl Struck {
+    /// One question, one answer, one key: nothing more happens to it.
+    pub(super) fn is_final(&self) -> bool {
+        self.deleted == 1 && !self.repeated && !self.not_called_off
+    }
+
     fn by(told: Told<TxnAnswer>) -> Self {
         Self {
             deleted: told.answer.deleted(),
