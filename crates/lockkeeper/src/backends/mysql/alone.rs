@@ -1,20 +1,16 @@
 //! The short way: who is alone in a name's list stands in the name's own row, and enters and leaves by one prepared statement each.
 //! As soon as anybody else comes, the long way moves it to the list.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::client::Client;
 use super::config::Config;
 use super::decide::lease_us;
 use super::faults::Fault;
 use super::text::{Value, without_comments};
-use crate::Name;
+use super::used::Used;
 use crate::backends::sql::shortened;
 use crate::claim::Claim;
-
-/// The most names that are remembered.
-const MOST_NAMES: usize = 10_000;
 
 /// The statements of the short way.
 #[derive(Debug)]
@@ -23,8 +19,7 @@ pub(super) struct Alone {
     enter: Arc<str>,
     enter_first: Arc<str>,
     leave: Arc<str>,
-    /// Names that have a row. Nothing rests on it but speed: each statement says whether it found what it is for.
-    used: Mutex<HashSet<Name>>,
+    used: Used,
 }
 
 impl Alone {
@@ -35,7 +30,7 @@ impl Alone {
             enter: statement(include_str!("sql/enter_alone.sql")),
             enter_first: statement(include_str!("sql/enter_first.sql")),
             leave: statement(include_str!("sql/leave_alone.sql")),
-            used: Mutex::default(),
+            used: Used::default(),
         }
     }
 
@@ -56,10 +51,10 @@ impl Alone {
             Value::Bytes(claim.name.as_str().as_bytes()),
         ];
         const DURING: &str = "asking for a lock";
-        if !self.is_used(&claim.name) {
+        if !self.used.has(&claim.name) {
             let told = self.client.change(DURING, &self.enter_first, &values);
             let entered = told.await?.affected == 1;
-            self.note(&claim.name);
+            self.used.note(&claim.name);
             if entered {
                 return Ok(Some(1));
             }
@@ -77,18 +72,5 @@ impl Alone {
         ];
         let told = self.client.change("releasing", &self.leave, &values);
         Ok(told.await?.affected == 1)
-    }
-
-    fn is_used(&self, name: &Name) -> bool {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.contains(name)
-    }
-
-    fn note(&self, name: &Name) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.len() >= MOST_NAMES {
-            used.clear();
-        }
-        used.insert(name.clone());
     }
 }

@@ -47,8 +47,10 @@ mod places;
 mod renewing;
 mod schema;
 mod session;
+mod taking;
 mod task;
 mod text;
+mod used;
 
 use std::sync::Arc;
 use std::time::Duration;
