@@ -94,7 +94,9 @@ async fn a_row_that_stays_locked_is_told_and_granted_once() {
     let number = order(insist(|| one.enter(&held, Entry::Queue)).await);
     let told = insist(|| one.enter(&next, Entry::Try)).await;
     assert_eq!(told, Standing::Gone);
-    let rows = format!("SELECT GROUP_CONCAT(order_no) FROM mysql.{prefix}_claims");
-    assert_eq!(server().sql(&rows).unwrap(), number.to_string());
+    let row = format!("SELECT order_no FROM mysql.{prefix}_names WHERE state = 'alone'");
+    assert_eq!(server().sql(&row).unwrap(), number.to_string());
+    let others = format!("SELECT COUNT(*) FROM mysql.{prefix}_claims");
+    assert_eq!(server().sql(&others).unwrap(), "0");
     assert_eq!(insist(|| one.release(&held)).await, Released::Freed);
 }

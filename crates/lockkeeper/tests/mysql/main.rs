@@ -1,5 +1,6 @@
 //! `mysql://` on real MariaDB servers, with real faults: lease mode and session mode.
 
+mod alone;
 #[path = "../roles/both_modes.rs"]
 mod both_modes;
 mod foreigners;

@@ -23,7 +23,7 @@ async fn missing_tables_are_made_where_that_is_allowed_and_told_where_not() {
     let guard = keeper.lock("n").acquire().await.unwrap();
     // Gone while they are used.
     server()
-        .sql(&format!("DROP TABLE mysql.{}_claims", corner.prefix))
+        .sql(&format!("DROP TABLE mysql.{}_names", corner.prefix))
         .unwrap();
     let told = keeper.lock("m").try_acquire().await.unwrap_err();
     assert!(told.to_string().contains("lockkeeper init"), "{told}");
@@ -39,13 +39,13 @@ async fn tables_of_another_version_or_mode_are_refused() {
     assert!(refused.to_string().contains("mode=lease"), "{refused}");
     server()
         .sql(&format!(
-            "UPDATE mysql.{}_meta SET version = 2",
+            "UPDATE mysql.{}_meta SET version = 3",
             corner.prefix
         ))
         .unwrap();
     let refused = corner.connect().await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");
-    assert!(refused.to_string().contains("version 2"), "{refused}");
+    assert!(refused.to_string().contains("version 3"), "{refused}");
 }
 
 /// Somebody else's transaction keeps the rows for longer than the server lets us wait: an outcome, not a hang.
@@ -55,6 +55,10 @@ async fn rows_that_are_locked_for_long_end_no_call_late() {
     let backend = corner.backend().await;
     let held = claim("n");
     order(backend.enter(&held, Entry::Queue).await.unwrap());
+    let waits = claim("n");
+    backend.enter(&waits, Entry::Queue).await.unwrap();
+    // Found again, in the list.
+    order(backend.renew(std::slice::from_ref(&held)).await.unwrap()[0]);
     let names = format!("mysql.{}_names", corner.prefix);
     let blocker = tokio::task::spawn_blocking(move || {
         let sql = format!("BEGIN; SELECT * FROM {names} FOR UPDATE; SELECT SLEEP(7); COMMIT");
@@ -63,7 +67,7 @@ async fn rows_that_are_locked_for_long_end_no_call_late() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let told = backend.enter(&claim("n"), Entry::Try).await;
     assert!(told.as_ref().is_err_and(Error::is_unknown), "{told:?}");
-    // Renewing touches no name's row.
+    // Renewing in a list touches no name's row.
     order(backend.renew(std::slice::from_ref(&held)).await.unwrap()[0]);
     blocker.await.unwrap();
     let again = claim("n");
@@ -79,7 +83,8 @@ async fn the_tables_are_for_people_too() {
     let guard = keeper.lock("orders/42").acquire().await.unwrap();
     let prefix = &corner.prefix;
     let sql = format!(
-        "SELECT CONVERT(name USING utf8mb4), label, pid, granted_at < ends_at FROM mysql.{prefix}_claims"
+        "SELECT CONVERT(name USING utf8mb4), label, pid, granted_at < ends_at FROM mysql.{prefix}_names \
+         WHERE state = 'alone'"
     );
     let row = server().sql(&sql).unwrap();
     assert_eq!(row, format!("orders/42\ttest\t{}\t1", std::process::id()));

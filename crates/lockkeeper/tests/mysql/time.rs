@@ -78,7 +78,7 @@ async fn time_zones_and_old_transactions_have_no_effect() {
     let held = claim("n");
     order(backend.enter(&held, Entry::Queue).await.unwrap());
     let left = format!(
-        "SET time_zone = '+13:00'; SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), ends_at) FROM mysql.{}_claims",
+        "SET time_zone = '+13:00'; SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), ends_at) FROM mysql.{}_names",
         corner.prefix
     );
     let left: u64 = server.sql(&left).unwrap().parse().unwrap();

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::faults::{Fault, silent, sort, unreachable};
+use super::text::Value;
 use crate::lifecycle::deadline::{Clock, Moment};
 
 /// How long connecting may take, and a job on a connection.
@@ -84,6 +85,26 @@ impl Client {
         self.run(during, move |conn| {
             let packet = packet.clone();
             Box::pin(async move { asked(conn, packet, during).await })
+        })
+        .await
+    }
+
+    /// Has one prepared statement carried out that gives no rows.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        during: &'static str,
+        statement: &Arc<str>,
+        values: &[Value<'_>],
+    ) -> Result<Told, Fault> {
+        let statement = statement.clone();
+        let values: Vec<_> = values
+            .iter()
+            .copied()
+            .map(mysql_async::Value::from)
+            .collect();
+        self.run(during, move |conn| {
+            let (statement, values) = (statement.clone(), values.clone());
+            Box::pin(async move { changed(conn, &statement, values, during).await })
         })
         .await
     }
@@ -195,7 +216,24 @@ pub(super) async fn asked(
         .map_err(|error| sort(error, during))
 }
 
-/// The same, with the client's own error.
+/// Has one prepared statement carried out on this connection; it is prepared there the first time.
+pub(super) async fn changed(
+    conn: &mut Conn,
+    statement: &str,
+    values: Vec<mysql_async::Value>,
+    during: &str,
+) -> Result<Told, Fault> {
+    conn.exec_drop(statement, values)
+        .await
+        .map_err(|error| sort(error, during))?;
+    Ok(Told {
+        affected: conn.affected_rows(),
+        insert_id: conn.last_insert_id().unwrap_or_default(),
+        rows: Vec::new(),
+    })
+}
+
+/// The same as [`asked`], with the client's own error.
 pub(super) async fn answers(
     conn: &mut Conn,
     packet: String,

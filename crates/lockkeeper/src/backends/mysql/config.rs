@@ -82,7 +82,8 @@ impl Config {
     /// A statement with the names of these tables in it.
     pub(super) fn statement(&self, template: &str) -> String {
         let kind = template.replace("@kind", self.shared.kind.as_str());
-        kind.replace('@', &format!("{}_", self.shared.prefix))
+        let version = kind.replace("@version", &self.version().to_string());
+        version.replace('@', &format!("{}_", self.shared.prefix))
     }
 
     /// The most connections for statements that are no claim's own.
@@ -92,6 +93,11 @@ impl Config {
         } else {
             self.shared.connections
         }
+    }
+
+    /// The version of the tables that this program makes and understands.
+    pub(super) fn version(&self) -> i32 {
+        if self.is_session() { 1 } else { 2 }
     }
 
     pub(super) fn is_session(&self) -> bool {

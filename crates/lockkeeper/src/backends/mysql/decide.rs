@@ -13,9 +13,10 @@ use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::{Mode, Name};
 
-const BUMP: &str = "BEGIN; INSERT INTO @names (name, last_no) VALUES (?, LAST_INSERT_ID(1)) \
+const BUMP: &str = "BEGIN; INSERT INTO @names (name, last_no, state) VALUES (?, LAST_INSERT_ID(1), 'list') \
     ON DUPLICATE KEY UPDATE last_no = LAST_INSERT_ID(last_no + 1);\n";
 const LOCK: &str = "BEGIN; SELECT last_no FROM @names WHERE name = ? FOR UPDATE;\n";
+const TO_LIST: &str = include_str!("sql/to_list.sql");
 const LIST: &str = include_str!("sql/list.sql");
 const NOTE: &str = "INSERT INTO @broken (broken_at, name, order_no, label, host, pid, why) \
     SELECT UTC_TIMESTAMP(6), name, order_no, label, host, pid, ? FROM @claims WHERE name = ? AND order_no = ?";
@@ -38,6 +39,8 @@ pub(super) struct Decided {
     pub(super) outcome: Outcome,
     /// Number and mode of the claim that was asked about, if it is in the list.
     pub(super) place: Option<(u64, Mode)>,
+    /// Whether it is alone, in the name's row.
+    pub(super) alone: bool,
     /// Who has to be told, now that it is written.
     pub(super) rings: Vec<Ring>,
 }
@@ -89,12 +92,15 @@ pub(super) async fn decide(conn: &mut Conn, question: &Question) -> Result<Decid
     let own = question.verb.claim().map(|claim| claim.id);
     let known = rows.iter().find(|row| Some(row.id) == own);
     let known = known.map(|row| (row.order, row.mode));
+    let read = rows.len();
     let (change, outcome, inserts) = decided(rows, question, next)?;
+    // All who were in the list had died.
+    let alone = change.insert == Some(Insert::Holding) && change.delete.len() == read;
     let end = if change.is_empty() {
-        // Not even the number is used up.
+        // Not even the number is used up; and who was alone still is.
         "ROLLBACK".into()
     } else {
-        written(&change, question, next)
+        written(&change, question, next, alone)
     };
     asked(conn, end, during).await?;
     let place = match &question.verb {
@@ -105,6 +111,7 @@ pub(super) async fn decide(conn: &mut Conn, question: &Question) -> Result<Decid
     Ok(Decided {
         outcome,
         place,
+        alone,
         rings: change.rings,
     })
 }
@@ -117,12 +124,13 @@ async fn locked_list(conn: &mut Conn, question: &Question) -> Result<(Vec<Row>, 
     };
     let name = Value::Bytes(question.name.as_str().as_bytes());
     // The rows too: a renewal, which does not touch the name's row, must not slip in between reading and writing.
-    let packet = fill(&format!("{lock}{LIST} FOR UPDATE"), &[name, name]);
+    let packet = format!("{lock}{TO_LIST}{LIST} FOR UPDATE");
+    let packet = fill(&packet, &[name, name, name, name]);
     let packet = question.config.statement(&packet);
     let told = asked(conn, packet, question.verb.during()).await?;
     let mut told = told.into_iter().skip(1);
     let next = told.next().map_or(0, |told| told.insert_id);
-    let rows = told.next().map(|told| told.rows).unwrap_or_default();
+    let rows = told.last().map(|told| told.rows).unwrap_or_default();
     let rows = rows.into_iter().map(row_of);
     Ok((rows.collect::<Result<_, _>>()?, next))
 }
@@ -154,7 +162,7 @@ fn decided(
 }
 
 /// The change as statements, and the end of the transaction.
-fn written(change: &Change, question: &Question, next: u64) -> String {
+fn written(change: &Change, question: &Question, next: u64, alone: bool) -> String {
     let name = Value::Bytes(question.name.as_str().as_bytes());
     let mut packet = String::new();
     let mut add = |statement: &str, values: &[Value<'_>]| {
@@ -194,26 +202,34 @@ fn written(change: &Change, question: &Question, next: u64) -> String {
         add(renew, &[lease, lease, name, Value::Number(order)]);
     }
     if let (Some(insert), Some(claim)) = (change.insert, question.verb.claim()) {
-        let holds = Value::Number(u64::from(insert == Insert::Holding));
-        let (mode, lease) = (claim.mode.to_string(), Value::Number(lease_us(claim)));
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let values = [
-            name,
-            Value::Number(next),
-            Value::Bytes(claim.id.as_bytes()),
-            Value::Bytes(mode.as_bytes()),
-            lease,
-            holds,
-            lease,
-            Value::Bytes(question.keeper.as_bytes()),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-        ];
-        add(include_str!("sql/insert.sql"), &values);
+        packet.push_str(&entering(claim, question, insert, next, alone));
+        packet.push(';');
     }
     packet.push_str("COMMIT");
     question.config.statement(&packet)
+}
+
+/// The claim enters, under this number.
+fn entering(claim: &Claim, question: &Question, insert: Insert, next: u64, alone: bool) -> String {
+    let (mode, lease) = (claim.mode.to_string(), Value::Number(lease_us(claim)));
+    let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
+    let mut values = vec![
+        Value::Number(next),
+        Value::Bytes(claim.id.as_bytes()),
+        Value::Bytes(mode.as_bytes()),
+        lease,
+        lease,
+        Value::Bytes(question.keeper.as_bytes()),
+        Value::Text(&label),
+        Value::Text(&host),
+        Value::Number(claim.party.pid.into()),
+        Value::Bytes(claim.name.as_str().as_bytes()),
+    ];
+    if alone {
+        return fill(include_str!("sql/be_alone.sql"), &values);
+    }
+    values.push(Value::Number(u64::from(insert == Insert::Holding)));
+    fill(include_str!("sql/insert.sql"), &values)
 }
 
 fn evicts(change: &Change, question: &Question) -> Option<bool> {

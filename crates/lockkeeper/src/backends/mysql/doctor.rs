@@ -9,7 +9,6 @@ use super::BACKEND;
 use super::client::{Client, Told, asked, read};
 use super::config::Config;
 use super::faults::{Fault, pooler, unreachable};
-use crate::backends::sql::SCHEMA_VERSION;
 use crate::error::Error;
 
 const DURING: &str = "connecting";
@@ -115,17 +114,18 @@ pub(super) async fn check_tables(client: &Arc<Client>, config: &Config) -> Resul
         );
     };
     let (version, kind) = read::<(i32, String)>(row)?;
-    if version != SCHEMA_VERSION {
-        return refused(format!(
-            "the tables are of version {version}, and this program knows version {SCHEMA_VERSION}: use the program \
-             that made them, or another prefix"
-        ));
-    }
     let wanted = config.shared.kind.as_str();
     if kind != wanted {
         return refused(format!(
             "the tables are for mode={kind}, and locks of mode={wanted} would not see them: set mode={kind}, or \
              another prefix"
+        ));
+    }
+    let known = config.version();
+    if version != known {
+        return refused(format!(
+            "the tables are of version {version}, and this program knows version {known}: use the program \
+             that made them, or another prefix"
         ));
     }
     Ok(())

@@ -80,8 +80,9 @@ fn sort_told(told: ServerError, during: &str) -> Fault {
         why: format!("{message} while {during}; {cure}"),
     };
     match told.code {
-        // A deadlock, or changed since it was read: rolled back, and soon over.
-        1213 | 1020 => Fault::Again(unknown(mysql_async::Error::Server(told), during)),
+        // A deadlock, or changed since it was read: rolled back, and soon over. Or a prepared statement whose tables the server had
+        // put aside: not carried out.
+        1213 | 1020 | 1615 => Fault::Again(unknown(mysql_async::Error::Server(told), during)),
         1146 | 1054 => Fault::NoTables(refused(
             "the tables of this URL are missing or not lockkeeper's: run `lockkeeper init --on URL` as a user who may \
              make them",
@@ -160,6 +161,7 @@ mod tests {
         for (code, kind) in [
             (1205, "unknown"),
             (1213, "again"),
+            (1615, "again"),
             (1146, "no tables"),
             (1142, "denied"),
             (1045, "denied"),

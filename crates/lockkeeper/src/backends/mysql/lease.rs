@@ -2,22 +2,22 @@
 //! where the rule has to decide.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use mysql_async::Conn;
 
+use super::alone::Alone;
 use super::client::{Client, Told, answers, asked, read};
 use super::config::Config;
-use super::decide::{self, Decided, Outcome, Question, Verb, id_of, lease_us, mode_of, name_of};
+use super::decide::{self, Decided, Outcome, Question, Verb, id_of, mode_of, name_of};
 use super::doorbell::{self, Doorbell};
 use super::faults::Fault;
 use super::places::{Place, Places};
+use super::renewing::{Known, Renewed, renewed, renewing};
 use super::text::{Value, fill};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wake, Wakes};
 use crate::backends::sql::list::{List, Ring, Row};
-use crate::backends::sql::shortened;
 use crate::backends::sql::show::{self, Shown};
 use crate::claim::{Claim, ClaimId, Party};
 use crate::error::Error;
@@ -36,6 +36,7 @@ pub(super) struct Lease {
 pub(super) struct Shared {
     pub(super) client: Arc<Client>,
     pub(super) config: Config,
+    alone: Alone,
     /// Where this keeper can be told: the name of the session lock that its doorbell holds.
     pub(super) keeper: String,
     pub(super) places: Places,
@@ -55,6 +56,7 @@ impl Lease {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let shared = Shared {
+            alone: Alone::new(client.clone(), config),
             client,
             config: config.clone(),
             keeper: format!("lockkeeper.bell.{digits}"),
@@ -70,34 +72,6 @@ impl Lease {
 }
 
 impl Shared {
-    /// Takes the name if nobody is in its list; gives the number.
-    async fn enter_alone(&self, claim: &Claim) -> Result<Option<u64>, Fault> {
-        let name = Value::Bytes(claim.name.as_str().as_bytes());
-        let (mode, lease) = (claim.mode.to_string(), Value::Number(lease_us(claim)));
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let values = [
-            name,
-            name,
-            Value::Bytes(claim.id.as_bytes()),
-            Value::Bytes(mode.as_bytes()),
-            lease,
-            lease,
-            Value::Bytes(self.keeper.as_bytes()),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-            name,
-        ];
-        let packet = fill(include_str!("sql/enter_alone.sql"), &values);
-        let told = self
-            .client
-            .ask("asking for a lock", self.config.statement(&packet))
-            .await?;
-        let order = told.get(1).map_or(0, |told| told.insert_id);
-        let entered = told.get(2).is_some_and(|told| told.affected == 1);
-        Ok(entered.then_some(order))
-    }
-
     /// The long way.
     async fn decide(self: &Arc<Self>, name: &Name, verb: Verb) -> Result<Decided, Error> {
         let during = verb.during();
@@ -134,6 +108,7 @@ impl Shared {
             order,
             mode,
             waits,
+            alone: decided.alone,
         };
         let waited = self.places.put(claim.id, place.clone());
         if waits && !waited {
@@ -173,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Gives back a claim whose number is known; whoever holds then is told.
+    /// Gives back a claim of the list whose number is known; whoever holds then is told.
     async fn release_known(self: &Arc<Self>, claim: &Claim, order: u64) -> Result<Released, Error> {
         let name = Value::Bytes(claim.name.as_str().as_bytes());
         let delete = "DELETE FROM @claims WHERE name = ? AND order_no = ? AND id = ? AND ends_at > UTC_TIMESTAMP(6);\n";
@@ -228,74 +203,22 @@ impl Shared {
         Ok((released, must_write))
     }
 
-    /// Renews all claims whose numbers are known, in one statement for each length of lease; gives the standing of each that
-    /// was found and holds, and `None` for those that have to be asked about singly.
-    async fn renew_known(&self, claims: &[(usize, &Claim, u64)]) -> Result<Vec<Renewed>, Fault> {
-        let mut leases: Vec<u64> = claims.iter().map(|(_, claim, _)| lease_us(claim)).collect();
-        leases.sort_unstable();
-        leases.dedup();
+    /// Renews all claims whose numbers are known, where they were last; gives those that were found alive.
+    async fn renew_known(&self, claims: &[Known<'_>]) -> Result<Vec<Renewed>, Fault> {
         let mut packet = String::new();
-        for lease in leases {
-            let of_this = claims
+        for of_alone in [true, false] {
+            let here = claims
                 .iter()
-                .filter(|(_, claim, _)| lease_us(claim) == lease);
-            let keys: Vec<String> = of_this
-                .map(|(_, claim, order)| key(claim, *order))
-                .collect();
-            packet.push_str(&format!(
-                "UPDATE @claims SET lease_us = {lease}, ends_at = UTC_TIMESTAMP(6) + INTERVAL {lease} MICROSECOND \
-                 WHERE (name, order_no, id) IN ({}) AND ends_at > UTC_TIMESTAMP(6);\n",
-                keys.join(",")
-            ));
+                .filter(|(_, _, (_, alone))| *alone == of_alone);
+            packet.push_str(&renewing(here.copied().collect(), of_alone));
         }
-        let keys: Vec<String> = claims
-            .iter()
-            .map(|(_, claim, order)| key(claim, *order))
-            .collect();
-        packet.push_str(&format!(
-            "SELECT id, order_no, granted_at IS NOT NULL, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ends_at) \
-             FROM @claims WHERE (name, order_no, id) IN ({}) AND ends_at > UTC_TIMESTAMP(6)",
-            keys.join(",")
-        ));
         let told = self
             .client
             .ask("renewing leases", self.config.statement(&packet))
             .await?;
-        let rows = told
-            .into_iter()
-            .last()
-            .map(|told| told.rows)
-            .unwrap_or_default();
-        rows.into_iter().map(renewed).collect()
+        let rows = told.into_iter().flat_map(|told| told.rows);
+        rows.map(renewed).collect()
     }
-}
-
-/// A claim that is alive after a renewal.
-#[derive(Debug)]
-struct Renewed {
-    id: ClaimId,
-    order: u64,
-    granted: bool,
-    left: Duration,
-}
-
-fn renewed(row: mysql_async::Row) -> Result<Renewed, Fault> {
-    let (id, order, granted, left): (Vec<u8>, u64, i64, i64) = read(row)?;
-    Ok(Renewed {
-        id: id_of(id)?,
-        order,
-        granted: granted != 0,
-        left: Duration::from_micros(u64::try_from(left).unwrap_or_default()),
-    })
-}
-
-fn key(claim: &Claim, order: u64) -> String {
-    let values = [
-        Value::Bytes(claim.name.as_str().as_bytes()),
-        Value::Number(order),
-        Value::Bytes(claim.id.as_bytes()),
-    ];
-    fill("(?,?,?)", &values)
 }
 
 #[async_trait]
@@ -303,13 +226,14 @@ impl Backend for Lease {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
         let shared = &self.shared;
         if shared.places.get(claim.id, &claim.name).is_none()
-            && let Some(order) = shared.enter_alone(claim).await?
+            && let Some(order) = shared.alone.enter(claim, &shared.keeper).await?
         {
             let place = Place {
                 name: claim.name.clone(),
                 order,
                 mode: claim.mode,
                 waits: false,
+                alone: true,
             };
             shared.places.put(claim.id, place);
             return Ok(Standing::Holds {
@@ -323,14 +247,14 @@ impl Backend for Lease {
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         let shared = &self.shared;
         let mut standings = vec![None; claims.len()];
-        let order_of = |claim: &Claim| shared.places.get(claim.id, &claim.name);
+        let place_of = |claim: &Claim| shared.places.get(claim.id, &claim.name);
         let known = claims.iter().enumerate();
         let known: Vec<_> = known
-            .filter_map(|(place, claim)| Some((place, claim, order_of(claim)?)))
+            .filter_map(|(place, claim)| Some((place, claim, place_of(claim)?)))
             .collect();
         if !known.is_empty() {
             let alive = shared.renew_known(&known).await?;
-            for (place, claim, _) in known {
+            for (place, claim, (_, alone)) in known {
                 let found = alive.iter().find(|renewed| renewed.id == claim.id);
                 standings[place] = match found {
                     Some(renewed) if renewed.granted => {
@@ -341,6 +265,8 @@ impl Backend for Lease {
                         })
                     }
                     Some(_) => None,
+                    // It may have been moved to the list.
+                    None if alone => None,
                     None => {
                         shared.places.forget(claim.id);
                         Some(Standing::Gone)
@@ -375,7 +301,8 @@ impl Backend for Lease {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let shared = &self.shared;
         let released = match shared.places.get(claim.id, &claim.name) {
-            Some(order) => shared.release_known(claim, order).await?,
+            Some((order, true)) if shared.alone.leave(claim, order).await? => Released::Freed,
+            Some((order, _)) => shared.release_known(claim, order).await?,
             None => {
                 let decided = shared
                     .decide(&claim.name, Verb::Release(claim.clone()))
@@ -395,12 +322,9 @@ impl Backend for Lease {
         let packet = match query {
             Query::One(name) => {
                 let name = Value::Bytes(name.as_str().as_bytes());
-                fill(
-                    &format!("{show} WHERE name = ? ORDER BY name, order_no"),
-                    &[name],
-                )
+                fill(&show.replace(['[', ']'], ""), &[name, name])
             }
-            Query::All => fill(&format!("{show} ORDER BY name, order_no"), &[]),
+            Query::All => fill(&show.replace("[AND name = ?]", ""), &[]),
         };
         let packet = self.shared.config.statement(&packet);
         let told = self.shared.client.ask("inspecting", packet).await?;

@@ -2,10 +2,10 @@
 //!
 //! # Lease mode
 //!
-//! A claim is a row with an end by the server's clock; the tables are described in the folder of the shared core. A free name
-//! is taken in one packet: the name's row gives the next number and is locked by it, the claim is inserted if nobody is in
-//! the list, all in one transaction. Giving back deletes the row. Everything else locks the name's row, reads the
-//! list, lets the rule decide and writes what it says.
+//! A claim is a row with an end by the server's clock; the tables are described in the folder of the shared core. Who is
+//! alone in a name's list stands in the name's own row, which gives the number too: a free name is taken by one update of one row, and
+//! given back by another. As soon as anybody else comes, the list stands among the claims. Everything else locks the name's row,
+//! reads the list, lets the rule decide and writes what it says.
 //!
 //! **Waking.** The server has no push. Each keeper that waits has one connection that sleeps in the server (`SELECT SLEEP(2)`)
 //! and holds a session lock named after the keeper. Whoever promotes a claim looks up that lock's connection and ends
@@ -33,6 +33,7 @@
 //! - Galera is refused: its members keep their locks each for itself. In session mode a proxy that hands
 //!   connections about is refused too.
 
+mod alone;
 mod breaking;
 mod client;
 mod config;
@@ -43,10 +44,13 @@ mod faults;
 mod lease;
 mod pinned;
 mod places;
+mod renewing;
 mod schema;
 mod session;
+mod taking;
 mod task;
 mod text;
+mod used;
 
 use std::sync::Arc;
 use std::time::Duration;

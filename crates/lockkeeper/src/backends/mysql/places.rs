@@ -13,6 +13,8 @@ pub(super) struct Place {
     pub(super) order: u64,
     pub(super) mode: Mode,
     pub(super) waits: bool,
+    /// Whether it was alone, in the name's row. It may have been moved to the list since; never back.
+    pub(super) alone: bool,
 }
 
 /// The claims of one keeper. Nothing rests on it but speed: whatever is not in it is looked for by its id.
@@ -20,11 +22,12 @@ pub(super) struct Place {
 pub(super) struct Places(Mutex<HashMap<ClaimId, Place>>);
 
 impl Places {
-    pub(super) fn get(&self, id: ClaimId, name: &Name) -> Option<u64> {
+    /// Its number, and whether it was alone.
+    pub(super) fn get(&self, id: ClaimId, name: &Name) -> Option<(u64, bool)> {
         let all = self.all();
         all.get(&id)
             .filter(|place| place.name == *name)
-            .map(|place| place.order)
+            .map(|place| (place.order, place.alone))
     }
 
     /// Notes where it stands; says whether it was known to wait.

@@ -44,10 +44,11 @@ pub async fn gc(config: &Config) -> Result<u64, Error> {
         "DELETE FROM @claims WHERE COALESCE(IS_USED_LOCK(wait_lock), 0) <> connection"
     } else {
         // A claim that waits behind one of these finds out by itself when it looks again.
-        "DELETE FROM @claims WHERE ends_at <= UTC_TIMESTAMP(6)"
+        "DELETE FROM @claims WHERE ends_at <= UTC_TIMESTAMP(6); \
+         UPDATE @names SET state = 'free' WHERE state = 'alone' AND ends_at <= UTC_TIMESTAMP(6)"
     };
     let told = client.ask("sweeping", config.statement(sweep)).await?;
-    Ok(told.first().map_or(0, |told| told.affected))
+    Ok(told.iter().map(|told| told.affected).sum())
 }
 
 /// Makes the tables. Of several who do so at once each finds what the others made.

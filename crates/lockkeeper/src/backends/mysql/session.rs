@@ -16,7 +16,8 @@ use super::decide::name_of;
 use super::faults::Fault;
 use super::pinned::{Pinned, Stands};
 use super::task::wait_timeout;
-use super::text::{Value, fill};
+use super::text::{Value, fill, without_comments};
+use super::used::Used;
 use crate::backend::{Backend, Bell, ClaimView, Entry, LockView, Query, Released, Standing, Wakes};
 use crate::backends::sql::key;
 use crate::claim::{Claim, ClaimId, Party};
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     config: Config,
     pub(super) clock: Clock,
     pub(super) bell: Bell,
+    pub(super) used: Used,
+    pub(super) take_again: String,
     claims: Mutex<HashMap<ClaimId, Arc<Pinned>>>,
     /// Connections without a lock, and since when they rest, with which lease.
     idle: Mutex<Vec<(Conn, Moment, Duration)>>,
@@ -66,6 +69,8 @@ impl Session {
             config: config.clone(),
             clock,
             bell: Bell::default(),
+            used: Used::default(),
+            take_again: config.statement(&without_comments(include_str!("sql/take_again.sql"))),
             claims: Mutex::default(),
             idle: Mutex::default(),
         };

@@ -9,21 +9,19 @@ use mysql_async::prelude::Queryable;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::BACKEND;
-use super::breaking::doom;
-use super::client::{Told, asked, read, shut};
+use super::client::{asked, read, shut};
 use super::decide::lease_us;
 use super::doctor::first_row;
 use super::faults::{Fault, silent, sort, unreachable};
 use super::pinned::{Order, Pinned, Stands};
 use super::session::Shared;
+use super::taking::taken;
 use super::text::{Value, fill};
 use crate::backend::{Entry, Released, Wake};
-use crate::backends::sql::{key, shortened};
+use crate::backends::sql::shortened;
 use crate::error::Error;
 
-const DURING: &str = "asking for a lock";
-const DOOMED: &str = "asking for a lock (an operator ends the connection)";
+pub(super) const DURING: &str = "asking for a lock";
 /// A sign of life this often: within twice that a holder knows that its connection has ended.
 const PULSE: Duration = Duration::from_millis(400);
 /// How long an answer of the server is waited for.
@@ -33,12 +31,12 @@ const LONGEST_TURN: Duration = Duration::from_secs(10);
 
 /// What it works with.
 pub(super) struct Task {
-    shared: Arc<Shared>,
-    pinned: Arc<Pinned>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) pinned: Arc<Pinned>,
     told: watch::Sender<Stands>,
     inbox: mpsc::Receiver<Order>,
     /// The number under which others saw it wait.
-    waited: u64,
+    pub(super) waited: u64,
 }
 
 /// How the task ended with its connection.
@@ -113,72 +111,6 @@ impl Task {
         }
     }
 
-    /// Takes the lock if it is free; if it is not, the connection is one to wait on.
-    async fn take_or_check(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
-        let taken = self.take(conn).await?;
-        if taken.is_none() {
-            self.check_name(conn).await?;
-        }
-        Ok(taken)
-    }
-
-    /// Takes the lock if it is free, and the next number with it, in one statement.
-    async fn take(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
-        let told = bounded(asked(conn, self.taking(conn.id()), DURING)).await?;
-        match taken(told.first()) {
-            // Taken, but the row is another's.
-            Some(0) => match self.check_name(conn).await {
-                Ok(()) => Err(Fault::Told(unreachable(DURING))),
-                Err(fault) => Err(fault),
-            },
-            taken => Ok(taken),
-        }
-    }
-
-    /// The statement that takes the lock.
-    fn taking(&self, connection: u32) -> String {
-        let claim = &self.pinned.claim;
-        let (lock, doom) = (self.shared.lock_name(&claim.name), doom(connection));
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let values = [
-            Value::Bytes(lock.as_bytes()),
-            Value::Bytes(claim.name.as_str().as_bytes()),
-            Value::Number(self.waited),
-            Value::Number(connection.into()),
-            Value::Number(lease_us(claim)),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-            Value::Bytes(doom.as_bytes()),
-            Value::Bytes(lock.as_bytes()),
-        ];
-        self.shared.statement(include_str!("sql/take.sql"), &values)
-    }
-
-    /// Whether the lock's row is this name's: two names may have one key (bug 81). And whether nobody is about to end this
-    /// connection for what it was before: then another one must be used.
-    async fn check_name(&self, conn: &mut Conn) -> Result<(), Fault> {
-        let name = &self.pinned.claim.name;
-        let (lock, doom) = (self.shared.lock_name(name), doom(conn.id()));
-        let packet = "SELECT IS_FREE_LOCK(?); SELECT name FROM @names WHERE lock_name = ?";
-        let values = [Value::Bytes(doom.as_bytes()), Value::Bytes(lock.as_bytes())];
-        let packet = self.shared.statement(packet, &values);
-        let mut told = bounded(asked(conn, packet, DURING)).await?.into_iter();
-        if read::<(i64,)>(first_row(told.next())?)? != (1,) {
-            return Err(Fault::Told(unreachable(DOOMED)));
-        }
-        // Whoever has just taken it for the first time may not have written its name yet.
-        let Some(row) = told.flat_map(|told| told.rows).next() else {
-            return Ok(());
-        };
-        let (found,): (Vec<u8>,) = read(row)?;
-        if found == name.as_str().as_bytes() {
-            return Ok(());
-        }
-        let found = String::from_utf8_lossy(&found);
-        Err(Fault::Told(key::collision(BACKEND, name, &found)))
-    }
-
     /// Stands in the server's line, in turns, until it holds or nobody wants it to.
     async fn wait(&mut self, mut conn: Conn) -> Result<End, Fault> {
         self.waited = match self.line_up(&mut conn).await {
@@ -195,7 +127,7 @@ impl Task {
             let values = [Value::Bytes(lock.as_bytes()), Value::Number(turn.as_secs())];
             let wait = fill("SELECT COALESCE(GET_LOCK(?, ?), -1)", &values);
             // The number is drawn by the same packet: nobody is asked anything between the lock and its number.
-            let packet = format!("{wait};\n{}", self.taking(conn.id()));
+            let packet = format!("{wait};\n{}", self.taking_after(conn.id()));
             let blocked = async {
                 let told = timeout(turn + PATIENCE, asked(&mut conn, packet, DURING)).await;
                 let told = told.map_err(|_| Fault::Told(silent(DURING, turn + PATIENCE)))??;
@@ -322,9 +254,7 @@ impl Task {
         mut conn: Conn,
         tell: Option<oneshot::Sender<Result<Released, Error>>>,
     ) -> End {
-        let packet = "SELECT RELEASE_ALL_LOCKS()".to_owned();
-        let freed = bounded(asked(&mut conn, packet, "releasing")).await;
-        let freed = freed.and_then(|told| read::<(i64,)>(first_row(told.into_iter().next())?));
+        let freed = bounded(released(&mut conn)).await;
         let expired = self.shared.clock.now() >= self.pinned.ends().0;
         self.shared.over(&self.pinned);
         let (end, released) = match freed {
@@ -340,10 +270,14 @@ impl Task {
     }
 }
 
-/// The number that came with the lock, if it was taken; 0 where its row is another name's.
-fn taken(told: Option<&Told>) -> Option<u64> {
-    told.filter(|told| told.affected > 0)
-        .map(|told| told.insert_id)
+/// Frees all that is locked on this connection; says how many locks there were.
+async fn released(conn: &mut Conn) -> Result<(i64,), Fault> {
+    let row = conn.exec_first("SELECT RELEASE_ALL_LOCKS()", ()).await;
+    let row: Option<mysql_async::Row> = row.map_err(|error| sort(error, "releasing"))?;
+    match row {
+        Some(row) => read(row),
+        None => Err(Fault::Told(unreachable("releasing"))),
+    }
 }
 
 /// A connection that has ended had lost the lock before; one that does not answer may have it still.
@@ -400,7 +334,7 @@ pub(super) fn wait_timeout(lease: Duration) -> String {
     format!("SET SESSION wait_timeout = {}", seconds.max(1))
 }
 
-async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub(super) async fn bounded<T>(call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let told = timeout(PATIENCE, call).await;
     told.unwrap_or_else(|_| Err(Fault::Told(silent(DURING, PATIENCE))))
 }

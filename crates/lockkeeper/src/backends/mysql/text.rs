@@ -1,5 +1,6 @@
-//! Statements as text. Several of them travel in one packet, which bound parameters do not allow; so every value is
-//! written as a number or as hexadecimal digits, and no text of anybody's ever stands in a statement.
+//! Statements and their values. One alone is prepared, and its values are bound. Several travel as text in one packet, which
+//! bound values do not allow: there each is written as a number or as hexadecimal digits. No text of anybody's ever
+//! stands in a statement.
 
 use std::fmt::Write;
 
@@ -17,10 +18,7 @@ pub(super) enum Value<'a> {
 pub(super) fn fill(template: &str, values: &[Value<'_>]) -> String {
     let mut filled = String::with_capacity(template.len() + 64 * values.len());
     let mut values = values.iter();
-    for line in template
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("--"))
-    {
+    for line in lines(template) {
         for (place, piece) in line.split('?').enumerate() {
             if place > 0 {
                 let value = values.next();
@@ -36,6 +34,27 @@ pub(super) fn fill(template: &str, values: &[Value<'_>]) -> String {
         "a value is left over in {template}"
     );
     filled
+}
+
+/// The statement as it is prepared: its question marks stand for values that are bound.
+pub(super) fn without_comments(template: &str) -> String {
+    lines(template).collect::<Vec<_>>().join("\n")
+}
+
+fn lines(template: &str) -> impl Iterator<Item = &str> {
+    let lines = template.lines();
+    lines.filter(|line| !line.trim_start().starts_with("--"))
+}
+
+/// As it is bound to a prepared statement.
+impl From<Value<'_>> for mysql_async::Value {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Number(number) => Self::UInt(number),
+            Value::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            Value::Text(text) => Self::Bytes(text.as_bytes().to_vec()),
+        }
+    }
 }
 
 fn push(filled: &mut String, value: Value<'_>) {

@@ -7,12 +7,13 @@ use tokio_postgres::Client;
 use super::BACKEND;
 use super::config::Config;
 use super::faults::{Fault, pooler, sort, unreachable};
-use crate::backends::sql::SCHEMA_VERSION;
 use crate::error::Error;
 use crate::guarantees::{Class, DeadAfter, Guarantees, Modes, Order};
 
 /// The oldest server that ends idle sessions and notices vanished clients by itself: 14.
 const OLDEST: i32 = 140_000;
+/// The version of the tables that this program makes and understands.
+const SCHEMA_VERSION: i32 = 1;
 
 const HELLO: &str = "SELECT current_setting('server_version_num')::int, version(), \
     pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on', \

@@ -5,7 +5,7 @@
 //!
 //! | table | a row is | columns that decide |
 //! |---|---|---|
-//! | `PREFIX_names` | a name that was ever used | `version`: changes with every change of the name's list |
+//! | `PREFIX_names` | a name that was ever used | PostgreSQL: `version`, which changes with every change of the name's list; MySQL: `last_no`, `state` |
 //! | `PREFIX_claims` | a claim, waiting or holding | `order_no`, `id`, `mode`, `ends_at`, `granted_at` |
 //! | `PREFIX_broken` | what an operator broke, and why | – |
 //! | `PREFIX_meta` | the one row that says what these tables are | `version`, `kind` |
@@ -24,8 +24,6 @@ pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod show;
 
-/// The version of the tables that this program makes and understands.
-pub(crate) const SCHEMA_VERSION: i32 = 1;
 /// The longest label, host or reason that is stored, in bytes.
 const LONGEST_TEXT: usize = 255;
 

@@ -80,9 +80,12 @@ impl Engine for Lease {
         self.0.backend().await
     }
 
-    /// Rows of claims that live: the dead are swept by whoever passes by.
+    /// Claims that live, in the list or alone: the dead are swept by whoever passes by.
     async fn residue(&self) -> usize {
         self.0.count("claims WHERE ends_at > UTC_TIMESTAMP(6)")
+            + self
+                .0
+                .count("names WHERE state = 'alone' AND ends_at > UTC_TIMESTAMP(6)")
     }
 
     fn lease(&self) -> Duration {

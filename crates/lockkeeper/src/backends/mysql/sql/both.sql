@@ -14,4 +14,4 @@ CREATE TABLE IF NOT EXISTS @meta (
   version INT NOT NULL,
   kind VARBINARY(16) NOT NULL
 ) ENGINE=InnoDB;
-INSERT IGNORE INTO @meta (only_row, version, kind) VALUES (1, 1, '@kind');
+INSERT IGNORE INTO @meta (only_row, version, kind) VALUES (1, @version, '@kind');
