@@ -289,3 +289,51 @@ async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::claim::Party;
+    use crate::{Mode, Name};
+
+    fn due_at(watchdog: &Watchdog, due: Moment) -> Arc<Tracked> {
+        let name = Name::new("n").unwrap();
+        let claim = Claim {
+            id: ClaimId::random().unwrap(),
+            name: name.clone(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(30),
+            party: Arc::new(Party {
+                label: String::new(),
+                host: String::new(),
+                pid: 1,
+            }),
+        };
+        let tracked = watchdog.new_claim(claim, Duration::ZERO, LineKey::Common(name), true);
+        tracked.hurry(due);
+        watchdog.schedule(&tracked);
+        tracked
+    }
+
+    #[test]
+    fn claims_that_come_and_go_wake_the_loop_once() {
+        let watchdog = Watchdog::new(Duration::MAX);
+        let nudged = || watchdog.nudge.notified().now_or_never().is_some();
+        let at = |seconds| Moment::from_nanos(seconds * 1_000_000_000);
+        let first = due_at(&watchdog, at(10));
+        assert!(nudged());
+        watchdog.forget(&first);
+        // However often the loop runs meanwhile.
+        assert_eq!(watchdog.plan(at(1)), at(10));
+        assert_eq!(watchdog.plan(at(2)), at(10));
+        for seconds in 11..20 {
+            watchdog.forget(&due_at(&watchdog, at(seconds)));
+            assert!(!nudged(), "it will look before that");
+        }
+        drop(due_at(&watchdog, at(9)));
+        assert!(nudged(), "it would look too late");
+        assert_eq!(watchdog.plan(at(3)), at(9));
+    }
+}
