@@ -321,7 +321,7 @@ mod tests {
     fn claims_that_come_and_go_wake_the_loop_once() {
         let watchdog = Watchdog::new(Duration::MAX);
         let nudged = || watchdog.nudge.notified().now_or_never().is_some();
-        let at = |seconds| Moment::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
         let first = due_at(&watchdog, at(10));
         assert!(nudged());
         watchdog.forget(&first);
