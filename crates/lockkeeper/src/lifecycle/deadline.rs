@@ -143,7 +143,8 @@ impl Clock {
                 // the replacement is unsafe code, which this crate forbids.
                 #[allow(deprecated)]
                 let fd = AsyncFd::new(fd)?;
-                Ok(Timer(Wait::System(fd)))
+                let set_to = Moment::NEVER;
+                Ok(Timer(Wait::System { fd, set_to }))
             }
         }
     }
@@ -170,7 +171,11 @@ pub struct Timer(Wait);
 
 #[derive(Debug)]
 enum Wait {
-    System(AsyncFd<OwnedFd>),
+    System {
+        fd: AsyncFd<OwnedFd>,
+        /// What it is set to, unless it has rung since.
+        set_to: Moment,
+    },
     Manual(Arc<Manual>),
 }
 
@@ -180,38 +185,49 @@ impl Timer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ring_at(&mut self, moment: Moment) -> io::Result<()> {
-        let fd = match &self.0 {
+        let (fd, set_to) = match &mut self.0 {
             Wait::Manual(manual) => {
                 manual.sleep_until(moment).await;
                 return Ok(());
             }
-            Wait::System(fd) => fd,
+            Wait::System { fd, set_to } => (fd, set_to),
         };
         if moment == Moment::NEVER {
             std::future::pending::<()>().await;
         }
-        // A value of zero would disarm the timer.
-        let nanos = moment.0.max(1);
-        let spec = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            it_value: Timespec {
-                tv_sec: (nanos / 1_000_000_000) as i64,
-                tv_nsec: (nanos % 1_000_000_000) as i64,
-            },
-        };
-        timerfd_settime(fd, TimerfdTimerFlags::ABSTIME, &spec)?;
+        // Whoever waits for the same moment again, after something else came first, finds it set.
+        if *set_to != moment {
+            set(fd, moment)?;
+            *set_to = moment;
+        }
         loop {
             let mut ready = fd.readable().await?;
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut [0; 8])?));
             match read {
-                Ok(read) => return read.map(drop),
+                Ok(read) => {
+                    *set_to = Moment::NEVER;
+                    return read.map(drop);
+                }
                 Err(_would_block) => {}
             }
         }
     }
+}
+
+fn set(fd: &AsyncFd<OwnedFd>, moment: Moment) -> io::Result<()> {
+    // A value of zero would disarm the timer.
+    let nanos = moment.0.max(1);
+    let spec = Itimerspec {
+        it_interval: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        },
+    };
+    Ok(timerfd_settime(fd, TimerfdTimerFlags::ABSTIME, &spec).map(drop)?)
 }
 
 #[cfg(test)]
@@ -227,6 +243,22 @@ mod tests {
             timer.ring_at(moment).await.unwrap();
             assert!(clock.now() >= moment);
             assert!(clock.now() - moment < Duration::from_millis(500));
+        }
+    }
+
+    /// A wait that is cut off leaves the timer set: for the same moment it rings, and for no other.
+    #[tokio::test]
+    async fn the_timer_rings_for_whoever_waits_again() {
+        let clock = Clock::system();
+        let mut timer = clock.timer().unwrap();
+        let cut_off = Duration::from_millis(5);
+        for (first, second) in [(50, 50), (50, 100), (100, 50)] {
+            let [first, second] = [first, second].map(|ms| clock.now() + Duration::from_millis(ms));
+            let early = tokio::time::timeout(cut_off, timer.ring_at(first)).await;
+            assert!(early.is_err() || clock.now() >= first);
+            let rung = tokio::time::timeout(Duration::from_secs(20), timer.ring_at(second)).await;
+            rung.unwrap().unwrap();
+            assert!(clock.now() >= second);
         }
     }
 

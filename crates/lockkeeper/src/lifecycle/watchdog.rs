@@ -40,12 +40,10 @@ pub(crate) struct Watchdog {
 
 #[derive(Debug)]
 struct Agenda {
-    /// When the loop will look at the agenda by itself.
+    /// When the loop will look at the agenda by itself, whether or not the claim that this was for is still
+    /// there. Claims that come and go quickly then cost one needless look per lease, instead of a wake-up of the
+    /// loop each.
     looks_at: Moment,
-    /// The earliest of what was put on the agenda since the loop last looked, whether or not it is
-    /// still there. Claims that come and go quickly then cost one needless look per lease, instead of
-    /// a wake-up of the loop each.
-    news: Moment,
     order: BTreeSet<(Moment, u64)>,
     claims: HashMap<u64, (Arc<Tracked>, Moment)>,
     by_id: HashMap<ClaimId, u64>,
@@ -55,7 +53,6 @@ impl Default for Agenda {
     fn default() -> Self {
         Self {
             looks_at: Moment::NEVER,
-            news: Moment::NEVER,
             order: BTreeSet::new(),
             claims: HashMap::new(),
             by_id: HashMap::new(),
@@ -98,8 +95,8 @@ impl Watchdog {
         }
         agenda.order.insert((due, tracked.serial));
         agenda.claims.insert(tracked.serial, (tracked.clone(), due));
-        agenda.news = agenda.news.min(due);
         if due < agenda.looks_at {
+            agenda.looks_at = due;
             self.nudge.notify_one();
         }
     }
@@ -196,12 +193,16 @@ impl Watchdog {
         (renew, expired)
     }
 
-    /// When the loop has to look next.
-    fn plan(&self) -> Moment {
+    /// When the loop has to look next. A look that was planned stays planned until it is over.
+    fn plan(&self, now: Moment) -> Moment {
         let mut agenda = locked(&self.agenda);
         let first = agenda.order.first().map_or(Moment::NEVER, |(due, _)| *due);
-        let news = std::mem::replace(&mut agenda.news, Moment::NEVER);
-        agenda.looks_at = first.min(news);
+        let over = agenda.looks_at <= now;
+        agenda.looks_at = if over {
+            first
+        } else {
+            first.min(agenda.looks_at)
+        };
         agenda.looks_at
     }
 }
@@ -230,7 +231,7 @@ impl Agenda {
 pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock, mut wakes: Wakes) {
     let mut timer = clock.timer().ok();
     loop {
-        let next = watchdog.plan();
+        let next = watchdog.plan(clock.now());
         let ring = async {
             let rung = match &mut timer {
                 Some(timer) => timer.ring_at(next).await.is_ok(),
@@ -286,5 +287,53 @@ async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
         } else if !tracked.is_ended() {
             core.watchdog.schedule(tracked);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::claim::Party;
+    use crate::{Mode, Name};
+
+    fn due_at(watchdog: &Watchdog, due: Moment) -> Arc<Tracked> {
+        let name = Name::new("n").unwrap();
+        let claim = Claim {
+            id: ClaimId::random().unwrap(),
+            name: name.clone(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(30),
+            party: Arc::new(Party {
+                label: String::new(),
+                host: String::new(),
+                pid: 1,
+            }),
+        };
+        let tracked = watchdog.new_claim(claim, Duration::ZERO, LineKey::Common(name), true);
+        tracked.hurry(due);
+        watchdog.schedule(&tracked);
+        tracked
+    }
+
+    #[test]
+    fn claims_that_come_and_go_wake_the_loop_once() {
+        let watchdog = Watchdog::new(Duration::MAX);
+        let nudged = || watchdog.nudge.notified().now_or_never().is_some();
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let first = due_at(&watchdog, at(10));
+        assert!(nudged());
+        watchdog.forget(&first);
+        // However often the loop runs meanwhile.
+        assert_eq!(watchdog.plan(at(1)), at(10));
+        assert_eq!(watchdog.plan(at(2)), at(10));
+        for seconds in 11..20 {
+            watchdog.forget(&due_at(&watchdog, at(seconds)));
+            assert!(!nudged(), "it will look before that");
+        }
+        drop(due_at(&watchdog, at(9)));
+        assert!(nudged(), "it would look too late");
+        assert_eq!(watchdog.plan(at(3)), at(9));
     }
 }

@@ -85,17 +85,22 @@ async fn the_work_of_a_hand_over_does_not_grow_with_the_line() {
                 one.release(claim).await.unwrap();
             }
         }
-        let before = micros("cmdstat_evalsha");
-        for claim in &line[chunk] {
-            one.release(claim).await.unwrap();
+        // The quickest ten of a hundred: what else the machine does can only add to them.
+        let mut quickest = u64::MAX;
+        for ten in line[chunk].chunks(10) {
+            let before = micros("cmdstat_evalsha");
+            for claim in ten {
+                one.release(claim).await.unwrap();
+            }
+            quickest = quickest.min(micros("cmdstat_evalsha") - before);
         }
-        took.push(micros("cmdstat_evalsha") - before);
+        took.push(quickest);
     }
     println!(
-        "100 hand-overs: {} us with 2000 in line, {} us with 150",
+        "ten hand-overs: {} us with 2000 in line, {} us with 150",
         took[0], took[1]
     );
-    assert!(took[0] < 5 * took[1] + 2000, "{took:?}");
+    assert!(took[0] < 5 * took[1] + 200, "{took:?}");
 }
 
 // proves: W5

@@ -8,7 +8,7 @@ use crate::Name;
 use crate::error::Error;
 
 /// How many buckets there are. Claims of one bucket can be renewed in one call on a cluster too, so they
-/// are few; a cluster spreads them over its nodes, so they are not very few.
+/// are few; a cluster spreads them over its nodes, so they are not very few. Two digits at most.
 const BUCKETS: u32 = 64;
 
 /// The longest prefix.
@@ -51,23 +51,34 @@ impl Keys {
 
     /// The claims of a name; the scripts make the other keys of the list from it.
     pub(super) fn claims(&self, name: &Name) -> Vec<u8> {
-        let bucket = Self::bucket(name);
-        format!(
-            "{}:{{{bucket}}}:k:{name}",
-            self.prefix,
-            name = name.as_str()
-        )
-        .into_bytes()
+        self.of(Self::bucket(name), ":k:", name.as_str())
     }
 
-    /// The last order number given in a bucket.
-    pub(super) fn order(&self, bucket: u32) -> Vec<u8> {
-        format!("{}:{{{bucket}}}:order", self.prefix).into_bytes()
+    /// Whatever a claim that enters needs: the claims of the name, and the last order number given in its bucket.
+    pub(super) fn entry(&self, name: &Name) -> [Vec<u8>; 2] {
+        let bucket = Self::bucket(name);
+        let claims = self.of(bucket, ":k:", name.as_str());
+        [claims, self.of(bucket, ":order", "")]
     }
 
     /// What operators broke in a bucket.
     pub(super) fn broken(&self, bucket: u32) -> Vec<u8> {
-        format!("{}:{{{bucket}}}:broken", self.prefix).into_bytes()
+        self.of(bucket, ":broken", "")
+    }
+
+    /// `PREFIX:{BUCKET}` and what comes behind it, put together by hand: every call needs it.
+    fn of(&self, bucket: u32, kind: &str, name: &str) -> Vec<u8> {
+        let digits = [b'0' + (bucket / 10) as u8, b'0' + (bucket % 10) as u8];
+        let digits = &digits[usize::from(bucket < 10)..];
+        [
+            self.prefix.as_bytes(),
+            b":{",
+            digits,
+            b"}",
+            kind.as_bytes(),
+            name.as_bytes(),
+        ]
+        .concat()
     }
 
     /// Where a keeper hears that its claims hold.

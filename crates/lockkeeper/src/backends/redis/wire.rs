@@ -58,11 +58,11 @@ pub(super) fn standing(answer: &Value) -> Option<Standing> {
 /// Where a claim stands that has just entered: a mere number is the order of one that holds, for its whole lease.
 pub(super) fn entered(answer: &Value, lease: Duration) -> Option<Standing> {
     match answer {
-        Value::Int(order) => Some(Standing::Holds {
-            order: u64::try_from(*order).ok()?,
+        Value::Array(_) => standing(answer),
+        order => Some(Standing::Holds {
+            order: number(order)?,
             lease_left: lease,
         }),
-        answer => standing(answer),
     }
 }
 

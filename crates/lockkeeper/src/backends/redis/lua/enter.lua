@@ -25,10 +25,10 @@ end
 if list.count == 0 then
   -- Everybody was dead.
   redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'PX', ARGV[3])
-  return number_alone()
+  return number_alone(redis.pcall('SET', KEYS[2], micros, 'GET'))
 end
 
-local order = next_order()
+local order = rising(redis.pcall('SET', KEYS[2], micros, 'GET'))
 local function step_in()
   if list.unfold then
     list.unfold()
@@ -58,7 +58,7 @@ if holds then
 end
 store(list)
 if holds then
-  return tonumber(order)
+  return order
 end
 local ends = list.first_end or redis.call('ZSCORE', list.ends, before)
 return { 2, list.count - 1, ends - now_ms }

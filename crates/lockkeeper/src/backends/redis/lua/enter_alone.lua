@@ -2,22 +2,37 @@
 -- in ms, "try" if it must not wait. Returns the order of a claim that holds for its whole lease, else its standing.
 -- The quick way: nobody has the name. The claim is then a plain value, and the key's expiry is its lease.
 local time = redis.call('TIME')
-local id, micros = ARGV[1], time[1] .. string.sub('00000' .. time[2], -6)
+local id, micros = ARGV[1], time[2]
+if #micros < 6 then
+  micros = string.sub('00000' .. micros, -6)
+end
+micros = time[1] .. micros
 local held = redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'NX', 'GET', 'PX', ARGV[3])
-
--- Numbers in order of time, and rising whatever the clock does; as text.
-local function next_order()
-  local last = tonumber(redis.call('SET', KEYS[2], micros, 'GET'))
-  if not last or last < tonumber(micros) then
+local last
+if not held then
+  last = redis.pcall('SET', KEYS[2], micros, 'GET')
+  -- Compared as text: to make a number of each costs as much as a command. Whatever else there may be comes below.
+  if not last or (#last == #micros and last < micros) then
     return micros
   end
-  local order = string.format('%.0f', last + 1)
+end
+
+-- Numbers in order of time, and rising whatever the clock does; as text. `before` is what the counter was.
+local function rising(before)
+  if type(before) == 'table' then
+    error(before)
+  end
+  local number = tonumber(before)
+  if not number or number < tonumber(micros) then
+    return micros
+  end
+  local order = string.format('%.0f', number + 1)
   redis.call('SET', KEYS[2], order)
   return order
 end
 
-local function number_alone()
-  local fine, order = pcall(next_order)
+local function number_alone(before)
+  local fine, order = pcall(rising, before)
   if not fine then
     redis.call('DEL', KEYS[1])
     error(type(order) == 'table' and order or { err = order })
@@ -25,11 +40,11 @@ local function number_alone()
   if order ~= micros then
     redis.call('SET', KEYS[1], id .. order .. ARGV[2], 'PX', ARGV[3])
   end
-  return tonumber(order)
+  return order
 end
 
 if not held then
-  return number_alone()
+  return number_alone(last)
 end
 local now, lease = tonumber(micros), tonumber(ARGV[3])
 
