@@ -88,19 +88,19 @@ impl Verb {
 /// Answers the question; nobody else changes the name's list meanwhile.
 pub(super) async fn decide(conn: &mut Conn, question: &Question) -> Result<Decided, Fault> {
     let during = question.verb.during();
-    let (rows, next) = locked_list(conn, question).await?;
+    let Locked { rows, next, moved } = locked_list(conn, question).await?;
     let own = question.verb.claim().map(|claim| claim.id);
     let known = rows.iter().find(|row| Some(row.id) == own);
     let known = known.map(|row| (row.order, row.mode));
     let read = rows.len();
     let (change, outcome, inserts) = decided(rows, question, next)?;
-    // All who were in the list had died.
-    let alone = change.insert == Some(Insert::Holding) && change.delete.len() == read;
-    let end = if change.is_empty() {
+    let (end, alone) = if change.is_empty() {
         // Not even the number is used up; and who was alone still is.
-        "ROLLBACK".into()
+        ("ROLLBACK".into(), moved)
     } else {
-        written(&change, question, next, alone)
+        // All who were in the list had died.
+        let alone = change.insert == Some(Insert::Holding) && change.delete.len() == read;
+        (written(&change, question, next, alone), alone)
     };
     asked(conn, end, during).await?;
     let place = match &question.verb {
@@ -116,8 +116,16 @@ pub(super) async fn decide(conn: &mut Conn, question: &Question) -> Result<Decid
     })
 }
 
-/// Locks the name's row and reads the list; gives the number that is next, if one was asked for.
-async fn locked_list(conn: &mut Conn, question: &Question) -> Result<(Vec<Row>, u64), Fault> {
+/// The list of a name whose row is locked.
+struct Locked {
+    rows: Vec<Row>,
+    /// The number that is next, if one was asked for.
+    next: u64,
+    /// The only claim in it stood in the name's row until now.
+    moved: bool,
+}
+
+async fn locked_list(conn: &mut Conn, question: &Question) -> Result<Locked, Fault> {
     let lock = match question.verb {
         Verb::Enter(..) => BUMP,
         _ => LOCK,
@@ -130,9 +138,10 @@ async fn locked_list(conn: &mut Conn, question: &Question) -> Result<(Vec<Row>, 
     let told = asked(conn, packet, question.verb.during()).await?;
     let mut told = told.into_iter().skip(1);
     let next = told.next().map_or(0, |told| told.insert_id);
+    let moved = told.next().is_some_and(|told| told.affected == 1);
     let rows = told.last().map(|told| told.rows).unwrap_or_default();
-    let rows = rows.into_iter().map(row_of);
-    Ok((rows.collect::<Result<_, _>>()?, next))
+    let rows = rows.into_iter().map(row_of).collect::<Result<_, _>>()?;
+    Ok(Locked { rows, next, moved })
 }
 
 fn decided(
