@@ -57,17 +57,16 @@ impl Keys {
 
     /// The key of a claim that several keepers know: the same for all of them. The id cannot be read from it.
     pub(super) fn common(&self, name: &Name, id: &ClaimId) -> Vec<u8> {
-        self.ticket(name, id, 0)
+        self.ticket(name, id.as_bytes())
     }
 
-    /// A key that no other claim has had: `serial` is another one, above 0, for each that the keeper asks for.
+    /// A key that no other claim has had: `serial` is another one for each that the keeper asks for.
     pub(super) fn seat(&self, name: &Name, id: &ClaimId, serial: u64) -> Vec<u8> {
-        self.ticket(name, id, serial)
+        self.ticket(name, &[&id.as_bytes()[..], &serial.to_be_bytes()].concat())
     }
 
-    fn ticket(&self, name: &Name, id: &ClaimId, serial: u64) -> Vec<u8> {
-        let both = [&id.as_bytes()[..], &serial.to_be_bytes()].concat();
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &both);
+    fn ticket(&self, name: &Name, secret: &[u8]) -> Vec<u8> {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, secret);
         let ticket = digest.as_ref().iter().take(16);
         let ticket: String = ticket.map(|byte| format!("{byte:02x}")).collect();
         let mut key = self.directory(name).start;
