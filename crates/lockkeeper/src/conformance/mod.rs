@@ -116,7 +116,12 @@ pub async fn run<E: Engine>(chapter: &str, name: &str) {
             (Err(broken), Some(stall)) if trial < TRIALS => {
                 eprintln!("no verdict, the machine stood still for {stall:?}: {broken}");
             }
-            (Err(broken), _) => panic!("{broken}"),
+            (Err(broken), Some(stall)) => {
+                panic!(
+                    "no verdict in {trial} trials, at last it stood still for {stall:?}: {broken}"
+                )
+            }
+            (Err(broken), None) => panic!("{broken}"),
         }
     }
 }
