@@ -1,7 +1,7 @@
 //! The claims of this keeper, as far as it knows them: their keys, their leases, where they stood when that
 //! was last read. Pure state.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::keys::{Directory, Keys};
@@ -88,7 +88,7 @@ pub(super) struct Claims {
     doomed: HashSet<Vec<u8>>,
     /// Keys whose last claim has left no question open. The next claim takes one of them, for etcd remembers every
     /// key that there ever was until it is compacted, and passes by all of a name's when it reads the list.
-    spare: HashMap<Name, Vec<Vec<u8>>>,
+    spare: HashMap<Name, VecDeque<Vec<u8>>>,
 }
 
 /// More names with spare keys than this are not remembered.
@@ -129,7 +129,7 @@ impl Claims {
         let key = if claim.id.is_common() {
             keys.common(&claim.name, &claim.id)
         } else {
-            let spare = self.spare.get_mut(&claim.name).and_then(Vec::pop);
+            let spare = self.take_spare(&claim.name);
             spare.unwrap_or_else(|| keys.seat(&claim.name, &claim.id, self.serials))
         };
         let entry = Entry {
@@ -205,8 +205,17 @@ impl Claims {
         }
         let keys = self.spare.entry(released.name).or_default();
         if keys.len() < SPARE_KEYS {
-            keys.push(released.key);
+            keys.push_back(released.key);
         }
+    }
+
+    /// Not the one that was set aside last: who waited for that one may still be watching it.
+    fn take_spare(&mut self, name: &Name) -> Option<Vec<u8>> {
+        let keys = self.spare.get_mut(name)?;
+        if keys.len() < 2 {
+            return None;
+        }
+        keys.pop_front()
     }
 
     /// Takes in what a list says about the claim.
@@ -412,7 +421,12 @@ mod tests {
     fn a_key_set_aside_is_for_the_next_of_its_name_and_keeper() {
         let (mut claims, id, key) = waiting();
         let released = claims.remove(id).unwrap();
+        let later = Entry {
+            key: b"later".to_vec(),
+            ..released.clone()
+        };
         claims.set_aside(released);
+        claims.set_aside(later);
         let mut next = |name: &str, id: ClaimId| {
             let claim = Claim {
                 id,
