@@ -60,6 +60,8 @@ pub(super) struct Question {
     pub(super) verb: Verb,
     /// Where this keeper can be told.
     pub(super) keeper: String,
+    /// It is about a claim that stands in the list, so nobody stands in the name's row.
+    pub(super) listed: bool,
 }
 
 impl Verb {
@@ -132,13 +134,17 @@ async fn locked_list(conn: &mut Conn, question: &Question) -> Result<Locked, Fau
     };
     let name = Value::Bytes(question.name.as_str().as_bytes());
     // The rows too: a renewal, which does not touch the name's row, must not slip in between reading and writing.
-    let packet = format!("{lock}{TO_LIST}{LIST} FOR UPDATE");
-    let packet = fill(&packet, &[name, name, name, name]);
+    let packet = if question.listed {
+        fill(&format!("{lock}{LIST} FOR UPDATE"), &[name, name])
+    } else {
+        let packet = format!("{lock}{TO_LIST}{LIST} FOR UPDATE");
+        fill(&packet, &[name, name, name, name])
+    };
     let packet = question.config.statement(&packet);
     let told = asked(conn, packet, question.verb.during()).await?;
     let mut told = told.into_iter().skip(1);
     let next = told.next().map_or(0, |told| told.insert_id);
-    let moved = told.next().is_some_and(|told| told.affected == 1);
+    let moved = !question.listed && told.next().is_some_and(|told| told.affected == 1);
     let rows = told.last().map(|told| told.rows).unwrap_or_default();
     let rows = rows.into_iter().map(row_of).collect::<Result<_, _>>()?;
     Ok(Locked { rows, next, moved })

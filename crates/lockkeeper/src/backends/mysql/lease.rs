@@ -75,11 +75,19 @@ impl Shared {
     /// The long way.
     async fn decide(self: &Arc<Self>, name: &Name, verb: Verb) -> Result<Decided, Error> {
         let during = verb.during();
+        let listed = match &verb {
+            Verb::Renew(claim) => {
+                let place = self.places.get(claim.id, name);
+                place.is_some_and(|(_, alone)| !alone)
+            }
+            _ => false,
+        };
         let question = Arc::new(Question {
             config: self.config.clone(),
             name: name.clone(),
             verb,
             keeper: self.keeper.clone(),
+            listed,
         });
         let this = self.clone();
         let decided = self.client.run(during, move |conn| {
