@@ -30,7 +30,11 @@ fn exclude_each_other(start: impl Fn() -> Result<Client>) {
     one.begin_acquire("a", LONG, LONG).unwrap();
     mortal.kill();
     let killed = Instant::now();
-    assert_eq!(one.finish_acquire(LONG).unwrap(), Acquired::Got);
+    // Some count their tries, and give up when the servers refuse faster than usual.
+    while one.finish_acquire(LONG).unwrap() == Acquired::Busy {
+        assert!(killed.elapsed() < LONG, "its lease never ended");
+        one.begin_acquire("a", LONG, LONG).unwrap();
+    }
     assert!(killed.elapsed() < LONG);
     assert_eq!(one.release().unwrap(), Released::Freed);
 
