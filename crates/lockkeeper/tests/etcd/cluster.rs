@@ -136,6 +136,9 @@ async fn a_minority_grants_nothing() {
     assert_nothing_left(gone).await;
 }
 
+/// The server of the tests may do so itself now and then: before 3.4.31 a leader that wakes up can have leases revoked that
+/// its successor keeps alive, and the next holder may hear of it milliseconds before the last one, as was seen once in
+/// seventy rounds. The caveats of such a server say so.
 // bug 69
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_was_stalled_makes_no_two_holders() {

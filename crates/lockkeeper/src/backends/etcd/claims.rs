@@ -86,7 +86,7 @@ pub(super) struct Claims {
     serials: u64,
     /// Keys that are over here, and are being deleted there.
     doomed: HashSet<Vec<u8>>,
-    /// Keys whose last claim has left no question open. The next claim takes one of them, for etcd remembers every
+    /// Keys whose last claim has left no question open, in that order. Later claims take them, for etcd remembers every
     /// key that there ever was until it is compacted, and passes by all of a name's when it reads the list.
     spare: HashMap<Name, VecDeque<Vec<u8>>>,
 }
@@ -198,7 +198,7 @@ impl Claims {
         Some(entry)
     }
 
-    /// The key of a claim that was released is free for the next one on this name.
+    /// The key of a claim that was released is free for a later one on this name.
     pub(super) fn set_aside(&mut self, released: Entry) {
         if self.spare.len() >= SPARE_NAMES && !self.spare.contains_key(&released.name) {
             self.spare.clear();
@@ -399,26 +399,31 @@ mod tests {
         }
     }
 
-    /// A claim that waits for one other, as of revision 2.
-    fn waiting() -> (Claims, ClaimId, Vec<u8>) {
+    /// A claim enters; its key.
+    fn admitted(claims: &mut Claims, name: &str, id: ClaimId) -> Vec<u8> {
         let claim = Claim {
-            id: ClaimId::random().unwrap(),
-            name: "a".parse().unwrap(),
+            id,
+            name: name.parse().unwrap(),
             mode: Mode::Exclusive,
             lease: Duration::from_secs(9),
             party: Arc::new(Party::here("test")),
         };
-        let keys = Keys::under("/locks");
-        let mut claims = Claims::default();
-        let entry = claims.admit(&keys, &claim, (1, Moment::NEVER, 0)).unwrap();
-        let list = List::new(2, vec![listed(AHEAD, 1), listed(&entry.key, 2)]);
-        let judged = claims.judge(claim.id, &list);
+        let entry = claims.admit(&Keys::under("/locks"), &claim, (1, Moment::NEVER, 0));
+        entry.unwrap().key
+    }
+
+    /// A claim that waits for one other, as of revision 2.
+    fn waiting() -> (Claims, ClaimId, Vec<u8>) {
+        let (mut claims, id) = (Claims::default(), ClaimId::random().unwrap());
+        let key = admitted(&mut claims, "a", id);
+        let list = List::new(2, vec![listed(AHEAD, 1), listed(&key, 2)]);
+        let judged = claims.judge(id, &list);
         assert!(matches!(judged, Judged::Waits { .. }), "{judged:?}");
-        (claims, claim.id, entry.key)
+        (claims, id, key)
     }
 
     #[test]
-    fn a_key_set_aside_is_for_the_next_of_its_name_and_keeper() {
+    fn a_key_set_aside_is_for_a_later_claim_of_its_name_and_keeper() {
         let (mut claims, id, key) = waiting();
         let released = claims.remove(id).unwrap();
         let later = Entry {
@@ -427,20 +432,7 @@ mod tests {
         };
         claims.set_aside(released);
         claims.set_aside(later);
-        let mut next = |name: &str, id: ClaimId| {
-            let claim = Claim {
-                id,
-                name: name.parse().unwrap(),
-                mode: Mode::Exclusive,
-                lease: Duration::from_secs(9),
-                party: Arc::new(Party::here("test")),
-            };
-            let keys = Keys::under("/locks");
-            claims
-                .admit(&keys, &claim, (1, Moment::NEVER, 0))
-                .unwrap()
-                .key
-        };
+        let mut next = |name: &str, id: ClaimId| admitted(&mut claims, name, id);
         let own = || ClaimId::random().unwrap();
         assert_ne!(next("b", own()), key);
         assert_ne!(next("a", ClaimId::common([9; 16])), key);

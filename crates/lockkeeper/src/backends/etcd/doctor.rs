@@ -24,7 +24,7 @@ struct Fixed {
 const FIXED: &[Fixed] = &[
     Fixed {
         releases: &[(3, 4, 31), (3, 5, 13)],
-        harm: "a leader that was stalled may revoke leases that are alive: holders are told that they lost",
+        harm: "a leader that was stalled may revoke leases that are alive: holders are told that they lost, the next one perhaps a moment before them, and only a fence keeps the two apart",
     },
     Fixed {
         releases: &[(3, 4, 44), (3, 5, 30), (3, 6, 11)],

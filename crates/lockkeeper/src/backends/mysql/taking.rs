@@ -35,7 +35,7 @@ impl Task {
     /// Takes the lock if it is free and the name's row is there, by a prepared statement.
     async fn take_again(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
         let connection = conn.id();
-        let values = self.retaking(connection, |values| {
+        let values = self.valued(connection, |values| {
             let values = values.iter().copied();
             values.map(mysql_async::Value::from).collect()
         });
@@ -44,8 +44,8 @@ impl Task {
         Ok(taken(Some(&told)))
     }
 
-    /// What `take_again.sql` asks for.
-    fn retaking<T>(&self, connection: u32, with: impl FnOnce(&[Value<'_>]) -> T) -> T {
+    /// What both statements ask for, `take.sql` and `take_again.sql`.
+    fn valued<T>(&self, connection: u32, with: impl FnOnce(&[Value<'_>]) -> T) -> T {
         let claim = &self.pinned.claim;
         let (lock, doom) = (self.shared.lock_name(&claim.name), doom(connection));
         let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
@@ -78,22 +78,9 @@ impl Task {
 
     /// The statement that takes the lock.
     fn taking(&self, connection: u32) -> String {
-        let claim = &self.pinned.claim;
-        let (lock, doom) = (self.shared.lock_name(&claim.name), doom(connection));
-        let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
-        let values = [
-            Value::Bytes(lock.as_bytes()),
-            Value::Bytes(claim.name.as_str().as_bytes()),
-            Value::Number(self.waited),
-            Value::Number(connection.into()),
-            Value::Number(lease_us(claim)),
-            Value::Text(&label),
-            Value::Text(&host),
-            Value::Number(claim.party.pid.into()),
-            Value::Bytes(doom.as_bytes()),
-            Value::Bytes(lock.as_bytes()),
-        ];
-        self.shared.statement(include_str!("sql/take.sql"), &values)
+        let take =
+            |values: &[Value<'_>]| self.shared.statement(include_str!("sql/take.sql"), values);
+        self.valued(connection, take)
     }
 
     /// The statement that takes the lock where it was waited for: by then the name's row is there, unless whoever took it for the
@@ -102,7 +89,7 @@ impl Task {
         if !self.shared.used.has(&self.pinned.claim.name) {
             return self.taking(connection);
         }
-        self.retaking(connection, |values| fill(&self.shared.take_again, values))
+        self.valued(connection, |values| fill(&self.shared.take_again, values))
     }
 
     /// Whether the lock's row is this name's: two names may have one key (bug 81). And whether nobody is about to end this

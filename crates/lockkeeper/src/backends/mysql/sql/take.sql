@@ -1,8 +1,8 @@
--- lock name, name, number it waited with or 0, connection, lease in us, label, host, pid, this connection's doom, lock name: takes
+-- number it waited with or 0, connection, lease in us, label, host, pid, lock name, name, this connection's doom, lock name: takes
 -- the lock if it is free and nobody is about to end this connection, and with it the next number, which is this lock's to take; the
 -- number is told as 0 where the row is another name's.
-INSERT INTO @names (lock_name, name, last_no, held_no, waited_no, connection, lease_us, granted_at, label, host, pid)
-  SELECT ?, ?, LAST_INSERT_ID(1), 1, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ? FROM DUAL
+INSERT INTO @names (waited_no, connection, lease_us, label, host, pid, lock_name, name, last_no, held_no, granted_at)
+  SELECT ?, ?, ?, ?, ?, ?, ?, ?, LAST_INSERT_ID(1), 1, UTC_TIMESTAMP(6) FROM DUAL
     WHERE IF(IS_FREE_LOCK(?) = 1, GET_LOCK(?, 0), 0) = 1
   ON DUPLICATE KEY UPDATE
     last_no = IF(name = VALUES(name), LAST_INSERT_ID(last_no + 1), last_no + LAST_INSERT_ID(0)),
