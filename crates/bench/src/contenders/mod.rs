@@ -18,6 +18,8 @@ use crate::Result;
 pub(crate) const OURS: &str = "lockkeeper";
 /// The least that a lock must write: once to take it, once to give it back. Nobody can wait for it.
 pub(crate) const BARE: &str = "bare";
+/// The same, with a number that rises from lock to lock.
+pub(crate) const NUMBERED: &str = "bare with a number";
 /// The quickest way from one waiting process to the next that the engine has.
 pub(crate) const FLOOR: &str = "floor";
 
@@ -52,6 +54,7 @@ pub(crate) async fn play(role: impl Role, kind: &str, url: &str) -> Result<()> {
         (OURS, _) => role.play(keeper::connect(url).await?).await,
         (FLOOR, "local") => role.play(flock::open(url)?).await,
         (BARE, "redis" | "redlock") => role.play(redis::Bare::connect(place).await?).await,
+        (NUMBERED, "redis") => role.play(redis::Bare::numbered(place).await?).await,
         (FLOOR, "redis") => role.play(redis::List::connect(place)?).await,
         ("rslock", "redis" | "redlock") => role.play(rslock::connect(place)).await,
         (BARE, "etcd") => role.play(etcd::Bare::connect(place).await?).await,

@@ -13,15 +13,30 @@ use crate::Result;
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// The least that gives a number with the lock, in one question.
+const SET_AND_COUNT: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('INCR', KEYS[2]) end return 0";
 
 /// `SET NX PX` and a compare-and-delete script, on all servers at once.
 pub(crate) struct Bare {
     servers: Vec<MultiplexedConnection>,
+    /// Takes the lock and counts, where it has to be numbered.
+    numbering: Option<Arc<str>>,
     script: Arc<str>,
     values: AtomicU64,
 }
 
 impl Bare {
+    /// The same with a number for each lock, as a fencing token needs one.
+    pub(super) async fn numbered(hosts: &str) -> Result<Self> {
+        let mut bare = Self::connect(hosts).await?;
+        let script = Script::new(SET_AND_COUNT);
+        for server in &mut bare.servers {
+            script.load_async(server).await?;
+        }
+        bare.numbering = Some(script.get_hash().into());
+        Ok(bare)
+    }
+
     pub(super) async fn connect(hosts: &str) -> Result<Self> {
         let mut servers = Vec::new();
         let script = Script::new(COMPARE_AND_DELETE);
@@ -33,6 +48,7 @@ impl Bare {
         }
         Ok(Self {
             servers,
+            numbering: None,
             script: script.get_hash().into(),
             values: AtomicU64::new(0),
         })
@@ -46,6 +62,7 @@ impl Client for Bare {
         let number = self.values.fetch_add(1, Ordering::Relaxed);
         Ok(Key {
             servers: self.servers.clone(),
+            numbering: self.numbering.clone(),
             script: self.script.clone(),
             key: name.to_owned(),
             // As long as a random id would be, and nobody else's.
@@ -56,6 +73,7 @@ impl Client for Bare {
 
 pub(crate) struct Key {
     servers: Vec<MultiplexedConnection>,
+    numbering: Option<Arc<str>>,
     script: Arc<str>,
     key: String,
     value: String,
@@ -64,11 +82,19 @@ pub(crate) struct Key {
 impl Contender for Key {
     async fn acquire(&mut self) -> Result<()> {
         let (key, value) = (&self.key, &self.value);
+        let numbering = self.numbering.as_deref();
         let set = |mut server: MultiplexedConnection| async move {
-            let mut command = cmd("SET");
-            command.arg(key).arg(value);
-            command.arg("NX").arg("PX").arg(LEASE_MS);
-            command.query_async::<bool>(&mut server).await
+            let Some(script) = numbering else {
+                let mut command = cmd("SET");
+                command.arg(key).arg(value);
+                command.arg("NX").arg("PX").arg(LEASE_MS);
+                return command.query_async::<bool>(&mut server).await;
+            };
+            let mut command = cmd("EVALSHA");
+            command.arg(script).arg(2).arg(key).arg("numbers");
+            command.arg(value).arg(LEASE_MS);
+            let number: u64 = command.query_async(&mut server).await?;
+            Ok(number > 0)
         };
         all_yes(try_join_all(self.servers.iter().cloned().map(set)).await?)
     }

@@ -5,7 +5,7 @@ use super::race::Race;
 use super::relay::{Goal, Relay};
 use super::waiting::Waiting;
 use super::{Measure, Section};
-use crate::contenders::FLOOR;
+use crate::contenders::{FLOOR, NUMBERED};
 use crate::engines::Engine::{Redis, Redlock};
 use crate::pinning::Placement;
 use crate::racers::Peer;
@@ -48,7 +48,7 @@ const ONE_TASK: Race = Race {
     placement: Placement::Together,
     of_bare: 0.85,
     ahead_of: &[Peer::Own("rslock"), Peer::RedisPy, Peer::Redisson],
-    beside: &[],
+    beside: &[Peer::Own(NUMBERED)],
 };
 
 const MANY_TASKS: Race = Race {
@@ -57,7 +57,7 @@ const MANY_TASKS: Race = Race {
     placement: Placement::Apart,
     of_bare: 0.8,
     ahead_of: &[Peer::Own("rslock")],
-    beside: &[],
+    beside: &[Peer::Own(NUMBERED)],
 };
 
 const HAND_OVER: &[Goal] = &[
