@@ -48,6 +48,41 @@ async fn tables_of_another_version_or_mode_are_refused() {
     assert!(refused.to_string().contains("version 3"), "{refused}");
 }
 
+/// Tables of version 1 are refused, and what the decision tells operators to do carries their numbers over.
+// proves: F1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_of_version_1_are_carried_over_as_is_told() {
+    let corner = Corner::lease(server().address());
+    let prefix = &corner.prefix;
+    let run = |sql: &str| server().sql(&format!("USE mysql; {sql}")).unwrap();
+    run(&format!(
+        "CREATE TABLE {prefix}_names (name VARBINARY(256) PRIMARY KEY, last_no BIGINT UNSIGNED NOT NULL); \
+         CREATE TABLE {prefix}_claims (name VARBINARY(256) PRIMARY KEY); \
+         CREATE TABLE {prefix}_meta (only_row TINYINT PRIMARY KEY, version INT, kind VARBINARY(16)); \
+         INSERT INTO {prefix}_names VALUES ('n', 41); INSERT INTO {prefix}_meta VALUES (1, 1, 'lease')"
+    ));
+    let refused = corner.connect().await.unwrap_err();
+    assert!(refused.to_string().contains("version 1"), "{refused}");
+    let decision =
+        include_str!("../../../../docs/decisions/0025-mysql-numbers-and-the-lone-claim.md");
+    let told = decision.split("```").find_map(|it| it.strip_prefix("sql"));
+    let told = told
+        .expect("the statements")
+        .replace("old_", &format!("{prefix}_old_"));
+    let told = told.replace("lockkeeper_", &format!("{prefix}_"));
+    let (before, after) = told.split_once("-- now: lockkeeper init --on URL").unwrap();
+    run(before);
+    init(&Config::from_url(&corner.url()).unwrap())
+        .await
+        .unwrap();
+    run(after);
+    let backend = corner.backend().await;
+    let next = claim("n");
+    let number = order(backend.enter(&next, Entry::Try).await.unwrap());
+    assert_eq!(number, 42);
+    backend.release(&next).await.unwrap();
+}
+
 /// Somebody else's transaction keeps the rows for longer than the server lets us wait: an outcome, not a hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_are_locked_for_long_end_no_call_late() {
