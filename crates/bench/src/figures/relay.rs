@@ -39,6 +39,8 @@ pub(super) struct Relay {
 pub(super) enum Goal {
     /// Microseconds of this percentile, as a multiple of the floor's.
     OfFloor { percent: f64, at_most: f64 },
+    /// The median as a multiple of another's, for comparison only.
+    Beside(&'static str),
     /// Milliseconds of the median.
     MedianBelowMs(f64),
     /// Hand-overs per second, as a part of the floor's.
@@ -145,58 +147,65 @@ impl Relay {
     fn figure(&self, teams: &[Team], goal: Goal) -> Result<Figure> {
         let of = |kind| teams.iter().find(|team| team.kind == kind);
         let ours = of(OURS).ok_or("lockkeeper did not take part")?;
-        let floor = of(FLOOR);
-        let what = |aspect: &str| format!("{}: {aspect}", self.what());
+        let beside = match goal {
+            Goal::Beside(kind) => Some(of(kind).ok_or(format!("{kind} did not take part"))?),
+            _ => of(FLOOR),
+        };
+        let (aspect, target) = goal.asks_for();
+        let told = |team: &Team| goal.told(team, self.processes);
         let detail: Vec<Value> = teams.iter().map(Team::json).collect();
-        let detail = Value::from(detail);
-        let against = |text: &dyn Fn(&Team) -> String| {
-            floor.map_or_else(|| "-".into(), |floor| format!("floor {}", text(floor)))
+        let (value, unit) = match (goal, beside) {
+            (Goal::MedianBelowMs(_), _) => (median(&ours.gaps) / 1e3, "ms"),
+            (Goal::Fairness { .. }, _) => (ours.fairness(self.processes), "x"),
+            (Goal::Rate { .. }, Some(one)) => {
+                (median_ratio(&ours.per_second, &one.per_second), "x")
+            }
+            (_, Some(one)) => (goal.number(ours) / goal.number(one), "x"),
+            (_, None) => (f64::NAN, "x"),
         };
-        let us =
-            |percent: f64| move |team: &Team| format!("{:.0} us", percentile(&team.gaps, percent));
-        let ratio = |number: &dyn Fn(&Team) -> f64| {
-            floor.map_or(f64::NAN, |one| number(ours) / number(one))
-        };
-        Ok(match goal {
-            Goal::OfFloor { percent, at_most } => Figure {
-                what: what(&format!("hand-over p{percent}")),
-                limit: against(&us(percent)),
-                ours: us(percent)(ours),
-                value: ratio(&|team| percentile(&team.gaps, percent)),
-                unit: "x",
-                target: Target::AtMost(at_most),
-                detail,
+        Ok(Figure {
+            what: format!("{}: {aspect}", self.what()),
+            limit: beside.map_or_else(|| "-".into(), |one| format!("{} {}", one.kind, told(one))),
+            ours: match goal {
+                Goal::Fairness { .. } => ours.share_range(),
+                _ => told(ours),
             },
-            Goal::MedianBelowMs(millis) => Figure {
-                what: what("hand-over p50"),
-                limit: against(&us(50.0)),
-                ours: us(50.0)(ours),
-                value: median(&ours.gaps) / 1e3,
-                unit: "ms",
-                target: Target::Below(millis),
-                detail,
-            },
-            Goal::Rate { at_least } => Figure {
-                what: what("hand-overs"),
-                limit: against(&|team| format!("{:.0}/s", median(&team.per_second))),
-                ours: format!("{:.0}/s", median(&ours.per_second)),
-                value: floor.map_or(f64::NAN, |floor| {
-                    median_ratio(&ours.per_second, &floor.per_second)
-                }),
-                unit: "x",
-                target: Target::AtLeast(at_least),
-                detail,
-            },
-            Goal::Fairness { at_most } => Figure {
-                what: what("most / fewest turns"),
-                limit: against(&|team| format!("{:.2}", team.fairness(self.processes))),
-                ours: ours.share_range(),
-                value: ours.fairness(self.processes),
-                unit: "x",
-                target: Target::AtMost(at_most),
-                detail,
-            },
+            value,
+            unit,
+            target,
+            detail: Value::from(detail),
         })
+    }
+}
+
+impl Goal {
+    fn asks_for(self) -> (String, Target) {
+        match self {
+            Self::OfFloor { percent, at_most } => {
+                (format!("hand-over p{percent}"), Target::AtMost(at_most))
+            }
+            Self::Beside(kind) => (format!("hand-over p50, of {kind}"), Target::None),
+            Self::MedianBelowMs(millis) => ("hand-over p50".into(), Target::Below(millis)),
+            Self::Rate { at_least } => ("hand-overs".into(), Target::AtLeast(at_least)),
+            Self::Fairness { at_most } => ("most / fewest turns".into(), Target::AtMost(at_most)),
+        }
+    }
+
+    /// Of one team, for people.
+    fn told(self, team: &Team, processes: usize) -> String {
+        match self {
+            Self::Rate { .. } => format!("{:.0}/s", median(&team.per_second)),
+            Self::Fairness { .. } => format!("{:.2}", team.fairness(processes)),
+            _ => format!("{:.0} us", self.number(team)),
+        }
+    }
+
+    /// The microseconds of a hand-over that are looked at.
+    fn number(self, team: &Team) -> f64 {
+        match self {
+            Self::OfFloor { percent, .. } => percentile(&team.gaps, percent),
+            _ => median(&team.gaps),
+        }
     }
 }
 
