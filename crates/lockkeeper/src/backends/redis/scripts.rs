@@ -12,10 +12,11 @@ macro_rules! script {
     };
 }
 
-pub(super) static ENTER: LazyLock<Script> = script!("enter_alone", "list", "enter");
-pub(super) static RELEASE: LazyLock<Script> = script!("release_alone", "list", "release");
-pub(super) static RENEW: LazyLock<Script> = script!("now", "list", "renew");
-pub(super) static DOWNGRADE: LazyLock<Script> = script!("now", "list", "downgrade");
-pub(super) static INSPECT: LazyLock<Script> = script!("now", "list", "inspect");
+pub(super) static ENTER: LazyLock<Script> = script!("enter_alone", "names", "list", "enter");
+pub(super) static RELEASE: LazyLock<Script> =
+    script!("release_alone", "names", "release_next", "list", "release");
+pub(super) static RENEW: LazyLock<Script> = script!("now", "names", "list", "renew");
+pub(super) static DOWNGRADE: LazyLock<Script> = script!("now", "names", "list", "downgrade");
+pub(super) static INSPECT: LazyLock<Script> = script!("now", "names", "list", "inspect");
 pub(super) static PROBE: LazyLock<Script> = script!("probe");
-pub(super) static EVICT: LazyLock<Script> = script!("now", "list", "evict");
+pub(super) static EVICT: LazyLock<Script> = script!("now", "names", "list", "evict");

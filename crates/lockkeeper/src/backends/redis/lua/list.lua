@@ -1,10 +1,4 @@
--- Shared by the scripts of all verbs, below what each does first. Needs: now, the server's time in microseconds.
---
--- The value at the key of a name is a claim that is alone, its id and its record; or, as its 17th byte tells, the head of
--- a list, "holders kind permits until": how many claims at the front of the queue hold, what they are, and when the keys
--- expire. The head is kept, not counted anew, so that no work grows with the number of claims. The list has three more
--- keys: the records by id; the queue, ids by order; the ends, ids by the moment at which their leases end. A record is
--- "order mode channel party...".
+-- Shared by the scripts of all verbs, below what each does first and names.lua. Needs: now, the server's time in microseconds.
 local now_ms = math.floor(now / 1000)
 local HEAD = 'a list of claims '
 
@@ -43,11 +37,6 @@ local function join(list, mode)
   list.permits = list.permits + permits_of(mode)
 end
 
-local function parse(record)
-  local order, mode, channel = string.match(record, '^(%d+) (%S+) (%S+)')
-  return tonumber(order), mode, channel
-end
-
 -- A claim that is alone: its id, order, mode and channel.
 local function alone(held)
   local order, mode, channel = parse(string.sub(held, 17))
@@ -55,17 +44,6 @@ local function alone(held)
     error({ err = 'WRONGTYPE the value at the key is no claim' })
   end
   return string.sub(held, 1, 16), order, mode, channel
-end
-
-local function names(claims)
-  local kind = string.find(claims, '}:k:', 1, true) + 2
-  local before, after = string.sub(claims, 1, kind - 1), string.sub(claims, kind + 1)
-  return {
-    claims = claims,
-    records = before .. 'r' .. after,
-    queue = before .. 'q' .. after,
-    ends = before .. 'e' .. after,
-  }
 end
 
 -- All keys are read before the first is written: while a slot moves between nodes of a cluster a part of them
