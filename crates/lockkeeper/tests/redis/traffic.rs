@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::backend::{Entry, Standing, Wake};
+use lockkeeper::backend::{Entry, Standing, Wake, Wakes};
+use lockkeeper::claim::Claim;
 use lockkeeper_testbed::Redis;
 
 use crate::stage::{backend, client_commands, exclusive, keeper, order, soon};
@@ -109,23 +110,49 @@ async fn the_next_is_told_its_number_and_need_not_ask() {
     let server = Redis::start().unwrap();
     let (one, two) = (backend(&server.url()).await, backend(&server.url()).await);
     let (first, next) = (exclusive("n"), exclusive("n"));
-    let mut wakes = two.wakes();
+    let wakes = two.wakes();
     let old = order(one.enter(&first, Entry::Queue).await.unwrap());
-    assert!(matches!(
-        two.enter(&next, Entry::Queue).await.unwrap(),
-        Standing::Waits { .. }
-    ));
+    waits(two.enter(&next, Entry::Queue).await.unwrap());
     one.release(&first).await.unwrap();
-    let told = loop {
-        match soon(wakes.next()).await {
-            Some(Wake::Holds { claim, order }) if claim == next.id => break order,
-            Some(Wake::LookAll) => {}
-            other => panic!("{other:?}"),
-        }
-    };
+    let told = pushed(wakes, &next).await;
     assert!(told > old);
     assert_eq!(
         order(two.renew(std::slice::from_ref(&next)).await.unwrap()[0]),
         told
     );
+}
+
+/// The dead are passed over by the release itself: nobody else has to come by first.
+// proves: W5
+#[tokio::test]
+async fn the_next_who_lives_is_told() {
+    let server = Redis::start().unwrap();
+    let (one, two) = (backend(&server.url()).await, backend(&server.url()).await);
+    let (first, next) = (exclusive("n"), exclusive("n"));
+    let dead = Claim {
+        lease: Duration::from_millis(300),
+        ..exclusive("n")
+    };
+    let wakes = two.wakes();
+    order(one.enter(&first, Entry::Queue).await.unwrap());
+    waits(one.enter(&dead, Entry::Queue).await.unwrap());
+    waits(two.enter(&next, Entry::Queue).await.unwrap());
+    tokio::time::sleep(dead.lease * 2).await;
+    one.release(&first).await.unwrap();
+    pushed(wakes, &next).await;
+}
+
+fn waits(standing: Standing) {
+    assert!(matches!(standing, Standing::Waits { .. }), "{standing:?}");
+}
+
+/// The number that this claim is told to hold with.
+async fn pushed(mut wakes: Wakes, wanted: &Claim) -> u64 {
+    loop {
+        match soon(wakes.next()).await {
+            Some(Wake::Holds { claim, order }) if claim == wanted.id => return order,
+            Some(Wake::LookAll) => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
