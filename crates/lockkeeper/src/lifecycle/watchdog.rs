@@ -332,8 +332,10 @@ mod tests {
             watchdog.forget(&due_at(&watchdog, at(seconds)));
             assert!(!nudged(), "it will look before that");
         }
-        drop(due_at(&watchdog, at(9)));
+        let sooner = due_at(&watchdog, at(9));
         assert!(nudged(), "it would look too late");
         assert_eq!(watchdog.plan(at(3)), at(9));
+        watchdog.forget(&sooner);
+        assert_eq!(watchdog.plan(at(9)), Moment::NEVER, "that look is over");
     }
 }
