@@ -1,20 +1,20 @@
 //! The verbs: each is one call of its script.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
-use redis::Value;
+use redis::{RedisError, Value};
 
 use super::answer::{REDIS, meaning};
 use super::keys::Keys;
-use super::link::{Link, Script};
+use super::link::{Link, Script, Told};
 use super::route::Route;
 use super::{scripts, wire};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::guarantees::Guarantees;
 use crate::{Mode, Name};
@@ -26,6 +26,8 @@ const BATCH: usize = 170;
 const LOOK: usize = 64;
 /// About how many keys one step of a scan looks at.
 const SCAN: usize = 512;
+/// Of so many claims at most it is known that they had to wait.
+const MOST_WAITED: usize = 4096;
 /// The longest reason that is noted.
 const LONGEST_REASON: usize = 1024;
 
@@ -38,17 +40,51 @@ pub(super) struct RedisBackend {
     pub(super) channel: String,
     pub(super) guarantees: Guarantees,
     pub(super) place: String,
+    pub(super) waited: Waited,
+}
+
+/// Claims that had to wait, for as long as they are there. Only how quickly others are told depends on it: what is
+/// forgotten is no harm.
+#[derive(Debug, Default)]
+pub(super) struct Waited(Mutex<HashSet<ClaimId>>);
+
+impl Waited {
+    fn note(&self, claim: ClaimId) {
+        let mut claims = self.claims();
+        if claims.len() >= MOST_WAITED {
+            claims.clear();
+        }
+        claims.insert(claim);
+    }
+
+    /// Whether it was there.
+    fn forget(&self, claim: ClaimId) -> bool {
+        let mut claims = self.claims();
+        !claims.is_empty() && claims.remove(&claim)
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl RedisBackend {
     async fn call<T>(
         &self,
-        (script, during): (&Script, &str),
+        script: (&Script, &str),
         keys: &[Vec<u8>],
         args: &[&[u8]],
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Error> {
-        let answer = self.route.call(script, keys, args).await;
+        let answer = self.route.call(script.0, keys, args, Told::InTurn).await;
+        Self::read(answer, script.1, read)
+    }
+
+    fn read<T>(
+        answer: Result<Value, RedisError>,
+        during: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Error> {
         let answer = answer.map_err(|error| meaning(error, during))?;
         read(&answer).ok_or_else(|| nonsense(during))
     }
@@ -159,8 +195,12 @@ impl Backend for RedisBackend {
             Entry::Queue => &args[..3],
         };
         let script = (&*scripts::ENTER, "asking for a lock");
-        self.call(script, &keys, args, |told| wire::entered(told, claim.lease))
-            .await
+        let read = |told: &Value| wire::entered(told, claim.lease);
+        let standing = self.call(script, &keys, args, read).await?;
+        if let Standing::Waits { .. } = standing {
+            self.waited.note(claim.id);
+        }
+        Ok(standing)
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
@@ -213,9 +253,14 @@ impl Backend for RedisBackend {
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let keys = [self.keys.claims(&claim.name)];
-        let script = (&*scripts::RELEASE, "releasing a lock");
-        self.call(script, &keys, &[claim.id.as_bytes()], wire::released)
-            .await
+        // Where it had to wait itself, others are likely to wait now.
+        let told = match self.waited.forget(claim.id) {
+            true => Told::AfterOthers,
+            false => Told::InTurn,
+        };
+        let args = [&claim.id.as_bytes()[..]];
+        let answer = self.route.call(&scripts::RELEASE, &keys, &args, told).await;
+        Self::read(answer, "releasing a lock", wire::released)
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {

@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use super::answer::{REDIS, meaning};
-use super::link::Link;
+use super::link::{Link, Told, limited};
 use super::route::Route;
 use super::{scripts, wire};
 use crate::error::Error;
@@ -106,9 +106,9 @@ pub(super) async fn may_run_scripts(
     channel: &str,
 ) -> Result<(), Error> {
     let during = "asking what this user may do";
-    let missing = route
-        .call(&scripts::PROBE, &[key], &[channel.as_bytes()])
-        .await;
+    let (keys, args) = ([key], [channel.as_bytes()]);
+    let probe = route.call(&scripts::PROBE, &keys, &args, Told::InTurn);
+    let missing = limited(probe).await;
     let missing = missing.map_err(|error| meaning(error, during))?;
     let missing = wire::items(&missing).unwrap_or_default();
     if missing.is_empty() {

@@ -9,24 +9,36 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, Value};
+use futures_util::future::try_join_all;
+use redis::{Cmd, RedisError, Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::answer;
 use super::node::Node;
+use super::pipe::Pipe;
 use super::socket::timed_out;
 use supervisor::supervise;
 
 mod supervisor;
 
-/// No call takes longer, whoever asks.
+/// No command takes longer, whoever asks.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
+
+static PING: LazyLock<Cmd> = LazyLock::new(|| cmd("PING"));
+
+/// When a caller gets its answer, if a script also has something to tell to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As the server likes, which is before the others.
+    InTurn,
+    /// After them: they wait for something, it does not.
+    AfterOthers,
+}
 
 /// A Lua script, known to servers by its hash.
 #[derive(Debug)]
@@ -131,7 +143,7 @@ enum State {
 /// One connection of the many in the life of a link.
 #[derive(Clone)]
 struct Connection {
-    redis: MultiplexedConnection,
+    pipe: Pipe,
     /// Where it leads to.
     place: (String, u16),
     /// Rung when it has ended or shall end.
@@ -185,7 +197,23 @@ impl Link {
         keys: &[A],
         args: &[&[u8]],
     ) -> Result<Value, RedisError> {
-        match self.command(&script.by_hash(keys, args)).await {
+        limited(self.call_for_long(script, keys, args, Told::InTurn)).await
+    }
+
+    /// The same for as long as the caller likes: it has a limit of its own, and a second timer costs a tenth of a call.
+    pub(crate) async fn call_for_long<A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[A],
+        args: &[&[u8]],
+        told: Told,
+    ) -> Result<Value, RedisError> {
+        let by_hash = script.by_hash(keys, args);
+        let answer = self.ask(|pipe| match told {
+            Told::InTurn => pipe.ask(&by_hash),
+            Told::AfterOthers => pipe.ask_behind(&PING, &by_hash),
+        });
+        match answer.await?.extract_error() {
             // Refused by its hash, so it did not run. On the heap, since it is rare: every call would carry its
             // size along.
             Err(error) if answer::lacks_script(&error) => {
@@ -210,49 +238,38 @@ impl Link {
     }
 
     async fn asking(&self, cmd: Cmd) -> Result<Value, RedisError> {
-        let mut both = Pipeline::with_capacity(2);
-        both.add_command(redis::cmd("ASKING")).add_command(cmd);
-        let mut answers = self.commands(&both).await?;
+        let mut answers = self.commands(&[redis::cmd("ASKING"), cmd]).await?;
         let told = answers.pop().ok_or_else(timed_out)?;
         told.extract_error()
     }
 
     /// Sends one command. An error of the server is an error here.
     pub(crate) async fn command(&self, cmd: &Cmd) -> Result<Value, RedisError> {
-        self.ask(|mut connection| async move {
-            let value = connection.send_packed_command(cmd).await?;
-            value.extract_error()
-        })
-        .await
+        limited(self.ask(|pipe| pipe.ask(cmd)))
+            .await?
+            .extract_error()
     }
 
     /// Sends several commands at once; one answer each, errors of the server among them as
     /// [`Value::ServerError`].
-    pub(crate) async fn commands(&self, pipeline: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        self.ask(|mut connection| async move {
-            connection
-                .send_packed_commands(pipeline, 0, pipeline.len())
-                .await
-        })
-        .await
+    pub(crate) async fn commands(&self, cmds: &[Cmd]) -> Result<Vec<Value>, RedisError> {
+        let answers = self.ask(|pipe| try_join_all(pipe.ask_all(cmds)));
+        limited(answers).await
     }
 
     /// Sends one command on the present connection, or fails at once. The caller may stop waiting without
-    /// raising suspicion: for a question to many servers, of which the first few answers decide. The first
-    /// poll sends it, after everything that was sent before.
+    /// raising suspicion: for a question to many servers, of which the first few answers decide. It is sent at
+    /// once, after everything that was sent before.
     pub(crate) fn send(
         &self,
-        cmd: Arc<Cmd>,
-    ) -> impl Future<Output = Result<Value, RedisError>> + Send + 'static {
-        let connection = match &*self.shared.state.borrow() {
-            State::Up(connection) => Ok(connection.redis.clone()),
+        cmd: &Cmd,
+    ) -> impl Future<Output = Result<Value, RedisError>> + Send + use<> {
+        let asked = match &*self.shared.state.borrow() {
+            State::Up(connection) => Ok(connection.pipe.ask(cmd)),
             State::Down(error) => Err(error.clone()),
             State::Connecting => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
         };
-        async move {
-            let value = connection?.send_packed_command(&cmd).await?;
-            value.extract_error()
-        }
+        async move { asked?.await?.extract_error() }
     }
 
     /// An answer is overdue: the supervisor asks whether the server is still there.
@@ -266,9 +283,7 @@ impl Link {
         // First: a connection that comes up from here on knows of it.
         self.shared.channels().insert(channel.to_vec());
         let unheard = Unanswered(&self.shared.unheard);
-        let told = self
-            .ask(|mut connection| async move { connection.subscribe(channel).await })
-            .await;
+        let told = self.hear(cmd("SUBSCRIBE").arg(channel)).await;
         match &told {
             Ok(()) => unheard.was_answered(),
             Err(error) if is_refusal(error) => {
@@ -291,8 +306,12 @@ impl Link {
     /// Listens no more.
     pub(crate) async fn unsubscribe(&self, channel: &[u8]) -> Result<(), RedisError> {
         self.shared.channels().remove(channel);
-        self.ask(|mut connection| async move { connection.unsubscribe(channel).await })
-            .await
+        self.hear(cmd("UNSUBSCRIBE").arg(channel)).await
+    }
+
+    async fn hear(&self, cmd: &Cmd) -> Result<(), RedisError> {
+        let told = self.ask(|pipe| pipe.ask_for_channels(cmd, 1));
+        limited(told).await?.extract_error().map(drop)
     }
 
     /// Gives the connection up, as if it had broken; calls that wait for an answer fail.
@@ -307,40 +326,32 @@ impl Link {
         self.shared.doubt.notify_one();
     }
 
-    async fn ask<T, F>(
-        &self,
-        question: impl FnOnce(MultiplexedConnection) -> F,
-    ) -> Result<T, RedisError>
+    async fn ask<T, F>(&self, question: impl FnOnce(&Pipe) -> F) -> Result<T, RedisError>
     where
         F: Future<Output = Result<T, RedisError>>,
     {
-        let connection = self.connection().await?;
+        let pipe = self.connection().await?;
         let unanswered = Unanswered(&self.shared.suspicion);
-        let told = tokio::time::timeout(LONGEST_CALL, question(connection)).await;
-        match told {
-            Err(_) => Err(timed_out()),
-            Ok(told) => {
-                unanswered.was_answered();
-                told
-            }
-        }
+        let told = question(&pipe).await;
+        unanswered.was_answered();
+        told
     }
 
-    async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
+    async fn connection(&self) -> Result<Pipe, RedisError> {
         if let State::Up(connection) = &*self.shared.state.borrow() {
-            return Ok(connection.redis.clone());
+            return Ok(connection.pipe.clone());
         }
         Box::pin(self.next_connection()).await
     }
 
     /// Waits for the outcome of an attempt that is under way.
-    async fn next_connection(&self) -> Result<MultiplexedConnection, RedisError> {
+    async fn next_connection(&self) -> Result<Pipe, RedisError> {
         let mut state = self.shared.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, State::Connecting));
         let known = tokio::time::timeout(LONGEST_CALL, known).await;
         match known.map_err(|_| timed_out())? {
             Ok(state) => match &*state {
-                State::Up(connection) => Ok(connection.redis.clone()),
+                State::Up(connection) => Ok(connection.pipe.clone()),
                 State::Down(error) => Err(error.clone()),
                 State::Connecting => Err(timed_out()),
             },
@@ -361,6 +372,14 @@ impl fmt::Debug for Link {
         let up = matches!(*self.shared.state.borrow(), State::Up(_));
         write!(f, "Link({}, up: {up})", self.shared.node)
     }
+}
+
+/// Gives up after the time that no command takes.
+pub(crate) async fn limited<T>(
+    call: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    let told = tokio::time::timeout(LONGEST_CALL, call).await;
+    told.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// Dropped before the answer, by a time-out or with its call, it tells the supervisor.
@@ -386,14 +405,6 @@ fn is_refusal(error: &RedisError) -> bool {
 impl Shared {
     fn channels(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, info: &PushInfo) {
-        if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
-            (&info.kind, info.data.as_slice())
-        {
-            (self.listener)(Event::Message { channel, payload });
-        }
     }
 }
 

@@ -31,6 +31,8 @@ mod doctor;
 mod keys;
 pub(crate) mod link;
 pub(crate) mod node;
+mod pipe;
+mod reply;
 mod route;
 mod scripts;
 mod sentinel;
@@ -85,6 +87,7 @@ pub async fn connect(config: &Config) -> Result<Arc<dyn Backend>, Error> {
         channel,
         guarantees: doctor::guarantees(&facts, weakness),
         place: config.place(),
+        waited: backend::Waited::default(),
     };
     Ok(backend.shared())
 }

@@ -6,7 +6,7 @@ use redis::{RedisError, Value};
 
 use super::answer;
 use super::cluster::Cluster;
-use super::link::{Link, Script};
+use super::link::{Link, Script, Told};
 use super::sentinel::Sentinel;
 
 /// The way to the servers.
@@ -21,17 +21,19 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// Calls a script where its keys are; on a cluster they are all of one bucket.
+    /// Calls a script where its keys are, for as long as the caller likes; on a cluster they are all of one bucket.
     pub(super) async fn call(
         &self,
         script: &Script,
         keys: &[Vec<u8>],
         args: &[&[u8]],
+        told: Told,
     ) -> Result<Value, RedisError> {
         match self {
-            Self::One(link) => link.call(script, keys, args).await,
+            Self::One(link) => link.call_for_long(script, keys, args, told).await,
             Self::Sentinel(sentinel) => {
-                let told = sentinel.master.call(script, keys, args).await;
+                let master = &sentinel.master;
+                let told = master.call_for_long(script, keys, args, told).await;
                 if told.as_ref().is_err_and(answer::is_no_master) {
                     sentinel.master.give_up();
                 }

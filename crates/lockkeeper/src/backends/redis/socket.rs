@@ -1,47 +1,45 @@
 //! One connection to one server, made from scratch: TCP, then TLS if asked for, then the handshake.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, RedisResult,
-};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, cmd};
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::node::Node;
+use super::answer;
+use super::node::{Access, Node};
+use super::pipe::{Ear, Mover, Pipe, Writer, pipe};
 
 /// A silent peer is asked whether it is there, and given up, within this time.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// A connection and the work of moving its bytes, which somebody must run.
-pub(super) type Made = (
-    MultiplexedConnection,
-    Pin<Box<dyn Future<Output = ()> + Send>>,
-);
-
-/// Connects; `pushes` gets what the server says unasked, and must not block.
-pub(super) async fn connect(
-    node: &Node,
-    pushes: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
-) -> RedisResult<Made> {
+/// Connects. Somebody must run the mover from the first question on, so it is run here until the server lets us in, and
+/// by the caller afterwards.
+pub(super) async fn connect(node: &Node, ear: Ear) -> RedisResult<(Pipe, Mover)> {
     let stream = TcpStream::connect((node.host.as_str(), node.port)).await?;
     tune(&stream)?;
-    match &node.access.tls {
-        None => handshake(node, stream, pushes).await,
+    let (pipe, mut mover) = match &node.access.tls {
+        None => {
+            let (reader, writer) = stream.into_split();
+            pipe(reader, Writer::Plain(writer), ear)
+        }
         Some(tls) => {
             let name = ServerName::try_from(node.host.clone()).map_err(io::Error::other)?;
             let connector = TlsConnector::from(tls.0.clone());
             let stream = connector.connect(name, stream).await?;
-            handshake(node, stream, pushes).await
+            let (reader, writer) = tokio::io::split(stream);
+            pipe(reader, Writer::Wrapped(Box::new(writer)), ear)
         }
+    };
+    tokio::select! {
+        biased;
+        told = let_us_in(&pipe, &node.access) => told?,
+        () = &mut mover => return Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
+    Ok((pipe, mover))
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
@@ -58,35 +56,30 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(SILENCE))
 }
 
-async fn handshake<S>(
-    node: &Node,
-    stream: S,
-    pushes: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
-) -> RedisResult<Made>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let access = &node.access;
-    // RESP3: pushes and answers on one connection. The client's own introduction is left out: it is
-    // a command more, which a careful server's access list would have to allow.
-    let mut info = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_skip_set_lib_name()
-        .set_db(access.db);
-    if let Some(user) = &access.user {
-        info = info.set_username(user);
-    }
+/// Who we are, and which protocol and database. RESP3: pushes and answers on one connection. Nothing else is told
+/// about this client: each command more is one that a careful server's access list would have to allow.
+async fn let_us_in(pipe: &Pipe, access: &Access) -> RedisResult<()> {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
     if let Some(password) = &access.password {
-        info = info.set_password(password);
+        let user = access.user.as_deref().unwrap_or("default");
+        hello.arg("AUTH").arg(user).arg(password);
     }
-    // Whoever asks sets the limit of its question; a limit here would be one too many.
-    let config = AsyncConnectionConfig::new()
-        .set_response_timeout(None)
-        .set_connection_timeout(None)
-        .set_push_sender(pushes);
-    let (connection, driver) =
-        MultiplexedConnection::new_with_config(&info, stream, config).await?;
-    Ok((connection, Box::pin(driver)))
+    refusal(pipe, &hello).await.map_err(|error| {
+        // Older servers know no such command, or no such protocol.
+        match answer::code(&error) {
+            "ERR" | "NOPROTO" => (ErrorKind::RESP3NotSupported, "HELLO 3 was refused").into(),
+            _ => error,
+        }
+    })?;
+    match access.db {
+        0 => Ok(()),
+        db => refusal(pipe, cmd("SELECT").arg(db)).await,
+    }
+}
+
+async fn refusal(pipe: &Pipe, cmd: &Cmd) -> RedisResult<()> {
+    pipe.ask(cmd).await?.extract_error().map(drop)
 }
 
 /// As if nothing had come within the limit.

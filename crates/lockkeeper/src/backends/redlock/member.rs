@@ -175,7 +175,7 @@ impl Member {
 
     /// Sends, and remembers a refusal.
     async fn send(&self, cmd: Arc<Cmd>) -> Result<Value, RedisError> {
-        let told = self.link.send(cmd).await;
+        let told = self.link.send(&cmd).await;
         *self.refusal() = told.as_ref().err().cloned().map(Trouble::from);
         told
     }
@@ -223,10 +223,11 @@ impl Member {
             .call(&SCRIPTS.greet, &[&greeting.key], &args)
             .await?;
         let health = self.health_from(&told).ok_or(Trouble::Nonsense)?;
-        let mut load = redis::pipe();
-        for script in SCRIPTS.verbs() {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.text());
-        }
+        let load = SCRIPTS.verbs().map(|script| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.text());
+            load
+        });
         for loaded in self.link.commands(&load).await? {
             loaded.extract_error()?;
         }
@@ -255,10 +256,11 @@ impl Member {
             ("appendfsync", "always"),
             ("no-appendfsync-on-rewrite", "no"),
         ];
-        let mut ask = redis::pipe();
-        for (setting, _) in settings {
-            ask.cmd("CONFIG").arg("GET").arg(setting);
-        }
+        let ask = settings.map(|(setting, _)| {
+            let mut ask = redis::cmd("CONFIG");
+            ask.arg("GET").arg(setting);
+            ask
+        });
         let told = self.link.commands(&ask).await?;
         let says = |value: &Value, wanted: &str| match value {
             Value::Map(pairs) => pairs

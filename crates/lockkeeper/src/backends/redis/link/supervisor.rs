@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, PushInfo, RedisError};
+use redis::{RedisError, cmd};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::super::pipe::Pipe;
 use super::super::socket::{self, timed_out};
 use super::{Connection, Event, Shared, State, is_refusal};
 
@@ -63,27 +63,26 @@ async fn attempt(
 ) -> Result<(Connection, Driver, BTreeSet<Vec<u8>>), RedisError> {
     let attempt = async {
         let listening = Arc::downgrade(shared);
-        let pushes = move |info: PushInfo| {
+        let ear = move |channel: &[u8], payload: &[u8]| {
             if let Some(shared) = listening.upgrade() {
-                shared.push(&info);
+                (shared.listener)(Event::Message { channel, payload });
             }
-            Ok(())
         };
         let node = shared.whereabouts.find().await?;
-        let (mut redis, bytes) = socket::connect(&node, pushes).await?;
+        let (pipe, mover) = socket::connect(&node, Box::new(ear)).await?;
         let over = Arc::new(Notify::new());
         let ended = over.clone();
         let moving = tokio::spawn(async move {
-            bytes.await;
+            mover.await;
             ended.notify_one();
         });
         let driver = Driver(moving.abort_handle());
         // What it asks for is done here.
         let _asked = shared.unheard.notified().now_or_never();
         let heard = shared.channels().clone();
-        listen(&mut redis, &heard).await?;
+        listen(&pipe, &heard).await?;
         let place = (node.host, node.port);
-        Ok((Connection { redis, place, over }, driver, heard))
+        Ok((Connection { pipe, place, over }, driver, heard))
     };
     let told = tokio::time::timeout(CONNECT_WITHIN, attempt).await;
     told.unwrap_or_else(|_| Err(timed_out()))
@@ -91,20 +90,16 @@ async fn attempt(
 
 /// Subscribes to all of them, or at least to those that the server does not refuse: one bad channel must not cost
 /// the connection, nor the others theirs.
-async fn listen(
-    redis: &mut MultiplexedConnection,
-    channels: &BTreeSet<Vec<u8>>,
-) -> Result<(), RedisError> {
+async fn listen(pipe: &Pipe, channels: &BTreeSet<Vec<u8>>) -> Result<(), RedisError> {
     if channels.is_empty() {
         return Ok(());
     }
-    let all: Vec<&[u8]> = channels.iter().map(Vec::as_slice).collect();
-    match redis.subscribe(all).await {
+    match subscribe(pipe, channels).await {
         Err(error) if is_refusal(&error) => {}
         told => return told,
     }
     for channel in channels {
-        match redis.subscribe(channel.as_slice()).await {
+        match subscribe(pipe, [channel]).await {
             Err(error) if !is_refusal(&error) => return Err(error),
             _ => {}
         }
@@ -112,14 +107,27 @@ async fn listen(
     Ok(())
 }
 
+async fn subscribe(
+    pipe: &Pipe,
+    channels: impl IntoIterator<Item = &Vec<u8>>,
+) -> Result<(), RedisError> {
+    let (mut subscribe, mut count) = (cmd("SUBSCRIBE"), 0);
+    for channel in channels {
+        subscribe.arg(channel);
+        count += 1;
+    }
+    let told = pipe.ask_for_channels(&subscribe, count).await?;
+    told.extract_error().map(drop)
+}
+
 /// Returns when the connection is broken, silent although asked, or leads to the wrong place.
-async fn until_over(shared: &Shared, mut connection: Connection) {
+async fn until_over(shared: &Shared, connection: Connection) {
     let over = connection.over.clone();
     loop {
         let check = async {
             tokio::select! {
-                () = shared.suspicion.notified() => answers(&mut connection.redis).await,
-                () = shared.unheard.notified() => hears(shared, &mut connection.redis).await,
+                () = shared.suspicion.notified() => answers(&connection.pipe).await,
+                () = shared.unheard.notified() => hears(shared, &connection.pipe).await,
                 () = shared.doubt.notified() => leads_right(shared, &connection.place).await,
             }
         };
@@ -130,21 +138,16 @@ async fn until_over(shared: &Shared, mut connection: Connection) {
     }
 }
 
-async fn answers(redis: &mut MultiplexedConnection) -> bool {
-    let ping = redis::cmd("PING");
-    let probe = redis.send_packed_command(&ping);
-    match tokio::time::timeout(PROBE, probe).await {
-        Ok(Ok(_)) => true,
-        // Not allowed to ask, but answered.
-        Ok(Err(error)) => error.kind() != ErrorKind::Io,
-        Err(_) => false,
-    }
+async fn answers(pipe: &Pipe) -> bool {
+    // A refusal is an answer too.
+    let told = tokio::time::timeout(PROBE, pipe.ask(&cmd("PING"))).await;
+    matches!(told, Ok(Ok(_)))
 }
 
 /// Subscribes to what the connection may not have been told of. What was said until now was not heard.
-async fn hears(shared: &Shared, redis: &mut MultiplexedConnection) -> bool {
+async fn hears(shared: &Shared, pipe: &Pipe) -> bool {
     let channels = shared.channels().clone();
-    let told = tokio::time::timeout(CONNECT_WITHIN, listen(redis, &channels)).await;
+    let told = tokio::time::timeout(CONNECT_WITHIN, listen(pipe, &channels)).await;
     let fine = matches!(told, Ok(Ok(())));
     if fine {
         (shared.listener)(Event::Up);
