@@ -309,7 +309,7 @@ impl Backend for Lease {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let shared = &self.shared;
         let released = match shared.places.get(claim.id, &claim.name) {
-            Some((order, true)) if shared.alone.leave(claim, order).await? => Released::Freed,
+            Some((_, true)) if shared.alone.leave(claim).await? => Released::Freed,
             Some((order, _)) => shared.release_known(claim, order).await?,
             None => {
                 let decided = shared
