@@ -54,11 +54,16 @@ async fn one_who_is_alone_moves_when_somebody_comes_and_keeps_number_and_lease()
 async fn one_who_is_alone_and_dead_is_followed_and_told() {
     let corner = Corner::lease(server().address());
     let (one, two) = (corner.backend().await, corner.backend().await);
-    let mut dead = claim("n");
-    dead.lease = LEASE;
+    let (mut dead, mut unasked) = (claim("n"), claim("m"));
+    (dead.lease, unasked.lease) = (LEASE, LEASE);
     let old = order(one.enter(&dead, Entry::Queue).await.unwrap());
+    order(one.enter(&unasked, Entry::Queue).await.unwrap());
     tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
-    let next = claim("n");
+    let (next, other) = (claim("n"), claim("m"));
+    order(two.enter(&other, Entry::Try).await.unwrap());
+    assert_eq!(one.release(&unasked).await.unwrap(), Released::Gone);
+    let told = two.renew(std::slice::from_ref(&other)).await.unwrap();
+    assert_eq!(order(told[0]), 2, "it is nobody else's to release");
     assert!(order(two.enter(&next, Entry::Try).await.unwrap()) > old);
     let told = one.renew(std::slice::from_ref(&dead)).await.unwrap();
     assert_eq!(told, [Standing::Gone]);
