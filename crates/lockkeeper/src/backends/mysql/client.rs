@@ -241,17 +241,26 @@ impl Client {
         }
     }
 
-    /// The connection that rests for the shortest time, unless the server is about to end it.
+    /// A connection that rests, unless the server is about to end it.
     async fn rested(&self) -> Option<Link> {
-        let (link, since) = self.idle().pop()?;
-        if self.clock.now() - since < longest_rest(&link) {
-            return Some(link);
-        }
-        let others = std::mem::take(&mut *self.idle());
-        for (link, _) in others.into_iter().chain([(link, since)]) {
+        loop {
+            let (link, since) = self.next_rested()?;
+            if self.clock.now() - since < longest_rest(&link) {
+                return Some(link);
+            }
             shut(link.conn).await;
         }
-        None
+    }
+
+    /// The one that rests for the shortest time, for the server knows it best. But one that has done so for half as long as it
+    /// may comes first: it would have to be opened anew when next several are needed at once.
+    fn next_rested(&self) -> Option<(Link, Moment)> {
+        let mut idle = self.idle();
+        let (oldest, since) = idle.first()?;
+        if self.clock.now() - *since > longest_rest(oldest) / 2 {
+            return Some(idle.remove(0));
+        }
+        idle.pop()
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Link, Moment)>> {
