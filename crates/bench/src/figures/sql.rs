@@ -23,8 +23,7 @@ pub(super) const MYSQL: &[Section] = &sections(
     &[Goal::MedianBelowMs(5.0)],
     // Two for each of the two hundred.
     Target::Below(400.0),
-    // An update cannot tell whom it has reached: a second statement of the same packet does.
-    2.0 * STATEMENTS,
+    STATEMENTS,
 );
 
 /// One statement renews five hundred. Ten thousand are twenty times that, and one more that is not full: they do not all

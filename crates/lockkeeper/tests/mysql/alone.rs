@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockkeeper::backend::{Entry, Released, Standing};
 
-use crate::stage::{Corner, LEASE, claim, insist, order, server};
+use crate::stage::{Corner, LEASE, LONG, claim, insist, order, server};
 
 /// State, last number and how many claims are in the list.
 fn row(corner: &Corner) -> String {
@@ -54,17 +54,57 @@ async fn one_who_is_alone_moves_when_somebody_comes_and_keeps_number_and_lease()
 async fn one_who_is_alone_and_dead_is_followed_and_told() {
     let corner = Corner::lease(server().address());
     let (one, two) = (corner.backend().await, corner.backend().await);
-    let mut dead = claim("n");
-    dead.lease = LEASE;
+    let (mut dead, mut unasked) = (claim("n"), claim("m"));
+    (dead.lease, unasked.lease) = (LEASE, LEASE);
     let old = order(one.enter(&dead, Entry::Queue).await.unwrap());
+    order(one.enter(&unasked, Entry::Queue).await.unwrap());
     tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
-    let next = claim("n");
+    let (next, other) = (claim("n"), claim("m"));
+    order(two.enter(&other, Entry::Try).await.unwrap());
+    assert_eq!(one.release(&unasked).await.unwrap(), Released::Gone);
+    let told = two.renew(std::slice::from_ref(&other)).await.unwrap();
+    assert_eq!(order(told[0]), 2, "it is nobody else's to release");
     assert!(order(two.enter(&next, Entry::Try).await.unwrap()) > old);
     let told = one.renew(std::slice::from_ref(&dead)).await.unwrap();
     assert_eq!(told, [Standing::Gone]);
     assert_eq!(one.release(&dead).await.unwrap(), Released::Gone);
     let told = two.renew(std::slice::from_ref(&next)).await.unwrap();
     assert!(matches!(told[0], Standing::Holds { .. }), "{told:?}");
+}
+
+/// One statement renews all who are alone, and tells only how many it has reached.
+// proves: L5, W3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_are_renewed_together_each_is_told_its_own() {
+    let corner = Corner::lease(server().address());
+    let (one, two) = (corner.backend().await, corner.backend().await);
+    let mut claims = ["stays", "leaves", "is-joined", "is-followed"].map(claim);
+    // By another statement of the same packet.
+    claims[0].lease = LONG * 2;
+    for claim in &claims {
+        assert_eq!(order(one.enter(claim, Entry::Try).await.unwrap()), 1);
+    }
+    let told = one.renew(&claims).await.unwrap();
+    assert_eq!(told.iter().map(|told| order(*told)).sum::<u64>(), 4);
+    let twice = [claims[0].clone(), claims[0].clone()];
+    let told = one.renew(&twice).await.unwrap();
+    assert_eq!(told.iter().map(|told| order(*told)).sum::<u64>(), 2);
+    let prefix = &corner.prefix;
+    let end = format!(
+        "UPDATE mysql.{prefix}_names SET ends_at = '2000-01-01' WHERE name IN ('leaves', 'is-followed')"
+    );
+    server().sql(&end).unwrap();
+    let (behind, after) = (claim("is-joined"), claim("is-followed"));
+    two.enter(&behind, Entry::Queue).await.unwrap();
+    assert_eq!(order(two.enter(&after, Entry::Try).await.unwrap()), 2);
+    let told = one.renew(&claims).await.unwrap();
+    assert_eq!((order(told[0]), order(told[2])), (1, 1));
+    assert_eq!((told[1], told[3]), (Standing::Gone, Standing::Gone));
+    for (claim, freed) in claims.iter().zip([true, false, true, false]) {
+        let released = one.release(claim).await.unwrap() == Released::Freed;
+        assert_eq!(released, freed, "{}", claim.name);
+    }
+    assert_eq!(two.release(&after).await.unwrap(), Released::Freed);
 }
 
 /// For names that were never used and for those that were.

@@ -64,10 +64,9 @@ impl Alone {
     }
 
     /// Gives back a claim, if it is alone; whether it was.
-    pub(super) async fn leave(&self, claim: &Claim, order: u64) -> Result<bool, Fault> {
+    pub(super) async fn leave(&self, claim: &Claim) -> Result<bool, Fault> {
         let values = [
             Value::Bytes(claim.name.as_str().as_bytes()),
-            Value::Number(order),
             Value::Bytes(claim.id.as_bytes()),
         ];
         let told = self.client.change("releasing", &self.leave, &values);

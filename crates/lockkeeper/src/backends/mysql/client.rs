@@ -1,12 +1,13 @@
 //! The wire: a bounded set of connections. Each is owned by one task for as long as a statement runs on it, so a caller
 //! that goes away never leaves half an answer behind for the next one.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Row};
+use mysql_async::prelude::{Queryable, StatementLike};
+use mysql_async::{Conn, Opts, Row, Statement};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -38,7 +39,59 @@ pub(super) struct Client {
     turns: Semaphore,
     clock: Clock,
     /// Each with the time since when it rests.
-    idle: Mutex<Vec<(Conn, Moment)>>,
+    idle: Mutex<Vec<(Link, Moment)>>,
+}
+
+/// A connection, with the statements that are prepared on it. The client keeps them too, but would read the whole text for each use.
+pub(super) struct Link {
+    conn: Conn,
+    prepared: Vec<(Arc<str>, Statement)>,
+}
+
+impl Deref for Link {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}
+
+impl Link {
+    fn new(conn: Conn) -> Self {
+        Self {
+            conn,
+            prepared: Vec::new(),
+        }
+    }
+
+    /// The statement, prepared on this connection; the same text is the same piece of memory.
+    async fn prepared(&mut self, text: &Arc<str>) -> Result<Statement, mysql_async::Error> {
+        let mut known = self.prepared.iter();
+        if let Some((_, statement)) = known.find(|(known, _)| Arc::ptr_eq(known, text)) {
+            return Ok(statement.clone());
+        }
+        let statement = self.conn.prep(&**text).await?;
+        self.prepared.push((text.clone(), statement.clone()));
+        Ok(statement)
+    }
+
+    /// Has one prepared statement carried out.
+    async fn changed(
+        &mut self,
+        text: &Arc<str>,
+        values: Vec<mysql_async::Value>,
+        during: &str,
+    ) -> Result<Told, Fault> {
+        let statement = self.prepared(text).await;
+        let statement = statement.map_err(|error| sort(error, during))?;
+        changed(&mut self.conn, &statement, values, during).await
+    }
 }
 
 impl std::fmt::Debug for Client {
@@ -109,9 +162,9 @@ impl Client {
             .copied()
             .map(mysql_async::Value::from)
             .collect();
-        self.run(during, move |conn| {
+        self.run(during, move |link| {
             let (statement, values) = (statement.clone(), values.clone());
-            Box::pin(async move { changed(conn, &statement, values, during).await })
+            Box::pin(async move { link.changed(&statement, values, during).await })
         })
         .await
     }
@@ -124,7 +177,7 @@ impl Client {
     ) -> Result<T, Fault>
     where
         T: Send + 'static,
-        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync + 'static,
+        J: for<'c> Fn(&'c mut Link) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync + 'static,
     {
         let client = self.clone();
         let task = tokio::spawn(async move { client.run_here(during, &job).await });
@@ -134,7 +187,7 @@ impl Client {
 
     async fn run_here<T, J>(&self, during: &'static str, job: &J) -> Result<T, Fault>
     where
-        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
+        J: for<'c> Fn(&'c mut Link) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
     {
         let mut tried = 0;
         loop {
@@ -152,53 +205,65 @@ impl Client {
 
     async fn attempt<T, J>(&self, during: &'static str, job: &J) -> Result<T, Fault>
     where
-        J: for<'c> Fn(&'c mut Conn) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
+        J: for<'c> Fn(&'c mut Link) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync,
     {
-        let turn = timeout(PATIENCE, self.turns.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
-            return Err(Fault::Told(silent(during, PATIENCE)));
+        let _turn = match self.turns.try_acquire() {
+            Ok(turn) => turn,
+            Err(_) => match timeout(PATIENCE, self.turns.acquire()).await {
+                Ok(Ok(turn)) => turn,
+                _ => return Err(Fault::Told(silent(during, PATIENCE))),
+            },
         };
-        let mut conn = match self.rested().await {
-            Some(conn) => conn,
-            None => self.open(during).await?,
+        let mut link = match self.rested().await {
+            Some(link) => link,
+            None => Link::new(self.open(during).await?),
         };
-        match timeout(self.patience, job(&mut conn)).await {
+        match timeout(self.patience, job(&mut link)).await {
             Ok(Ok(answer)) => {
-                self.idle().push((conn, self.clock.now()));
+                self.idle().push((link, self.clock.now()));
                 Ok(answer)
             }
             Ok(Err(fault)) => {
-                shut(conn).await;
+                shut(link.conn).await;
                 if fault_of_the_link(&fault) {
                     // The others are of the same age; what they were connected to may be gone.
                     let others = std::mem::take(&mut *self.idle());
                     for (other, _) in others {
-                        shut(other).await;
+                        shut(other.conn).await;
                     }
                 }
                 Err(fault)
             }
             Err(_) => {
-                shut(conn).await;
+                shut(link.conn).await;
                 Err(Fault::Told(silent(during, self.patience)))
             }
         }
     }
 
-    /// The connection that rests for the shortest time, unless the server is about to end it.
-    async fn rested(&self) -> Option<Conn> {
-        let (conn, since) = self.idle().pop()?;
-        if self.clock.now() - since < longest_rest(&conn) {
-            return Some(conn);
+    /// A connection that rests, unless the server is about to end it.
+    async fn rested(&self) -> Option<Link> {
+        loop {
+            let (link, since) = self.next_rested()?;
+            if self.clock.now() - since < longest_rest(&link) {
+                return Some(link);
+            }
+            shut(link.conn).await;
         }
-        let others = std::mem::take(&mut *self.idle());
-        for (conn, _) in others.into_iter().chain([(conn, since)]) {
-            shut(conn).await;
-        }
-        None
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Conn, Moment)>> {
+    /// The one that rests for the shortest time, for the server knows it best. But one that has done so for half as long as it
+    /// may comes first: it would have to be opened anew when next several are needed at once.
+    fn next_rested(&self) -> Option<(Link, Moment)> {
+        let mut idle = self.idle();
+        let (oldest, since) = idle.first()?;
+        if self.clock.now() - *since > longest_rest(oldest) / 2 {
+            return Some(idle.remove(0));
+        }
+        idle.pop()
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Link, Moment)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -223,10 +288,10 @@ pub(super) async fn asked(
         .map_err(|error| sort(error, during))
 }
 
-/// Has one prepared statement carried out on this connection; it is prepared there the first time.
+/// Has one prepared statement carried out on this connection; a text is prepared there the first time.
 pub(super) async fn changed(
     conn: &mut Conn,
-    statement: &str,
+    statement: impl StatementLike,
     values: Vec<mysql_async::Value>,
     during: &str,
 ) -> Result<Told, Fault> {

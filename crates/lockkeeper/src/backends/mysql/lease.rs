@@ -14,7 +14,7 @@ use super::decide::{self, Decided, Outcome, Question, Verb, id_of, mode_of, name
 use super::doorbell::{self, Doorbell};
 use super::faults::Fault;
 use super::places::{Place, Places};
-use super::renewing::{Known, Renewed, renewed, renewing};
+use super::renewing::{Known, Renewed, found, looking, renewing};
 use super::text::{Value, fill};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wake, Wakes};
 use crate::backends::sql::list::{List, Ring, Row};
@@ -213,19 +213,30 @@ impl Shared {
 
     /// Renews all claims whose numbers are known, where they were last; gives those that were found alive.
     async fn renew_known(&self, claims: &[Known<'_>]) -> Result<Vec<Renewed>, Fault> {
-        let mut packet = String::new();
-        for of_alone in [true, false] {
-            let here = claims
-                .iter()
-                .filter(|(_, _, (_, alone))| *alone == of_alone);
-            packet.push_str(&renewing(here.copied().collect(), of_alone));
+        let (alone, listed): (Vec<_>, Vec<_>) = claims.iter().partition(|known| known.2.1);
+        let updates = renewing(&alone, true);
+        let mut packet = updates.clone();
+        packet.extend(renewing(&listed, false));
+        packet.extend(looking(&listed, false));
+        let mut told = self.renewal(packet).await?.into_iter();
+        let of_alone = told.by_ref().take(updates.len());
+        let reached: u64 = of_alone.map(|told| told.affected).sum();
+        let mut alive = found(told)?;
+        // As many as there are: so each of them. Otherwise some have gone or been moved, or one stands in the batch twice.
+        if reached == alone.len() as u64 {
+            alive.extend(alone.iter().map(|known| Renewed::anew(known)));
+        } else {
+            alive.extend(found(
+                self.renewal(looking(&alone, true).into_iter().collect())
+                    .await?,
+            )?);
         }
-        let told = self
-            .client
-            .ask("renewing leases", self.config.statement(&packet))
-            .await?;
-        let rows = told.into_iter().flat_map(|told| told.rows);
-        rows.map(renewed).collect()
+        Ok(alive)
+    }
+
+    async fn renewal(&self, statements: Vec<String>) -> Result<Vec<Told>, Fault> {
+        let packet = self.config.statement(&statements.join(";\n"));
+        self.client.ask("renewing leases", packet).await
     }
 }
 
@@ -309,7 +320,7 @@ impl Backend for Lease {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let shared = &self.shared;
         let released = match shared.places.get(claim.id, &claim.name) {
-            Some((order, true)) if shared.alone.leave(claim, order).await? => Released::Freed,
+            Some((_, true)) if shared.alone.leave(claim).await? => Released::Freed,
             Some((order, _)) => shared.release_known(claim, order).await?,
             None => {
                 let decided = shared

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::client::read;
+use super::client::{Told, read};
 use super::decide::{id_of, lease_us};
 use super::faults::Fault;
 use super::text::{Value, fill};
@@ -11,50 +11,59 @@ use crate::claim::{Claim, ClaimId};
 /// A claim to renew with its place in the batch, its number, and whether it was alone.
 pub(super) type Known<'a> = (usize, &'a Claim, (u64, bool));
 
-/// The statements that renew these claims, one for each length of lease, and look which of them are alive.
-pub(super) fn renewing(claims: Vec<Known<'_>>, alone: bool) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
-    let (table, granted) = if alone {
-        ("@names", "1")
-    } else {
-        ("@claims", "granted_at IS NOT NULL")
-    };
-    let which = |claims: &[&Known<'_>]| {
-        let keys: Vec<String> = claims.iter().map(|known| key(known)).collect();
-        let keys = format!("(name, order_no, id) IN ({})", keys.join(","));
-        if !alone {
-            return keys;
-        }
-        let names = claims.iter().map(|(_, claim, _)| name_text(claim));
-        let names: Vec<String> = names.collect();
-        // The key is the name alone: without a list of them the whole table would be gone through.
-        format!(
-            "name IN ({}) AND state = 'alone' AND {keys}",
-            names.join(",")
-        )
-    };
+/// The statements that renew these claims, one for each length of lease. Each claim is one row, and no two are the same: so the
+/// number of rows that are reached says whether all are. (Rows that stay as they are might not be counted; but the end of a lease moves.)
+pub(super) fn renewing(claims: &[&Known<'_>], alone: bool) -> Vec<String> {
     let mut leases: Vec<u64> = claims.iter().map(|(_, claim, _)| lease_us(claim)).collect();
     leases.sort_unstable();
     leases.dedup();
-    let mut packet = String::new();
-    for lease in leases {
-        let of_this = claims
-            .iter()
-            .filter(|(_, claim, _)| lease_us(claim) == lease);
-        packet.push_str(&format!(
-            "UPDATE {table} SET lease_us = {lease}, ends_at = UTC_TIMESTAMP(6) + INTERVAL {lease} MICROSECOND \
-             WHERE {} AND ends_at > UTC_TIMESTAMP(6);\n",
-            which(&of_this.collect::<Vec<_>>())
-        ));
+    let renew = |lease: u64| {
+        let of_this = claims.iter().copied();
+        let of_this: Vec<_> = of_this
+            .filter(|(_, claim, _)| lease_us(claim) == lease)
+            .collect();
+        format!(
+            "UPDATE {} SET lease_us = {lease}, ends_at = UTC_TIMESTAMP(6) + INTERVAL {lease} MICROSECOND WHERE {}",
+            table(alone),
+            living(&of_this, alone)
+        )
+    };
+    leases.into_iter().map(renew).collect()
+}
+
+/// The statement that looks which of these claims are alive, if there are any.
+pub(super) fn looking(claims: &[&Known<'_>], alone: bool) -> Option<String> {
+    let granted = if alone { "1" } else { "granted_at IS NOT NULL" };
+    (!claims.is_empty()).then(|| {
+        format!(
+            "SELECT id, order_no, {granted}, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ends_at) FROM {} WHERE {}",
+            table(alone),
+            living(claims, alone)
+        )
+    })
+}
+
+fn table(alone: bool) -> &'static str {
+    if alone { "@names" } else { "@claims" }
+}
+
+/// The rows of those of these claims whose leases have not ended.
+fn living(claims: &[&Known<'_>], alone: bool) -> String {
+    let keys: Vec<String> = claims.iter().map(|known| key(known)).collect();
+    let keys = format!(
+        "(name, order_no, id) IN ({}) AND ends_at > UTC_TIMESTAMP(6)",
+        keys.join(",")
+    );
+    if !alone {
+        return keys;
     }
-    packet.push_str(&format!(
-        "SELECT id, order_no, {granted}, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ends_at) \
-         FROM {table} WHERE {} AND ends_at > UTC_TIMESTAMP(6);\n",
-        which(&claims.iter().collect::<Vec<_>>())
-    ));
-    packet
+    let names = claims.iter().map(|(_, claim, _)| name_text(claim));
+    let names: Vec<String> = names.collect();
+    // The key is the name alone: without a list of them the whole table would be gone through.
+    format!(
+        "name IN ({}) AND state = 'alone' AND {keys}",
+        names.join(",")
+    )
 }
 
 /// A claim that is alive after a renewal.
@@ -66,7 +75,25 @@ pub(super) struct Renewed {
     pub(super) left: Duration,
 }
 
-pub(super) fn renewed(row: mysql_async::Row) -> Result<Renewed, Fault> {
+impl Renewed {
+    /// Just now, for as long as was asked; who is alone holds.
+    pub(super) fn anew((_, claim, (order, _)): &Known<'_>) -> Self {
+        Self {
+            id: claim.id,
+            order: *order,
+            granted: true,
+            left: claim.lease,
+        }
+    }
+}
+
+/// The claims that were found alive.
+pub(super) fn found(told: impl IntoIterator<Item = Told>) -> Result<Vec<Renewed>, Fault> {
+    let rows = told.into_iter().flat_map(|told| told.rows);
+    rows.map(renewed).collect()
+}
+
+fn renewed(row: mysql_async::Row) -> Result<Renewed, Fault> {
     let (id, order, granted, left): (Vec<u8>, u64, i64, i64) = read(row)?;
     Ok(Renewed {
         id: id_of(id)?,

@@ -39,7 +39,7 @@ impl Task {
             let values = values.iter().copied();
             values.map(mysql_async::Value::from).collect()
         });
-        let statement = &self.shared.take_again;
+        let statement = self.shared.take_again.as_str();
         let told = bounded(changed(conn, statement, values, DURING)).await?;
         Ok(taken(Some(&told)))
     }

@@ -1,3 +1,3 @@
--- name, number, id: the claim leaves, if it is still the only one in the name's list. Nobody is left to be told.
+-- name, id: the claim leaves, if it is still the only one in the name's list. Nobody is left to be told.
 UPDATE @names SET state = 'free'
-  WHERE name = ? AND state = 'alone' AND order_no = ? AND id = ? AND ends_at > UTC_TIMESTAMP(6)
+  WHERE name = ? AND state = 'alone' AND id = ? AND ends_at > UTC_TIMESTAMP(6)
