@@ -46,6 +46,9 @@
 //! - Leases are whole seconds there, and not shorter than 1.5 election timeouts; shorter ones are refused.
 //! - A holder that is cut off learns of its end by its own clock. One that is paused learns of it afterwards: fence
 //!   the resource.
+//! - A leader that was stalled may, as it wakes up, have leases ended that its successor keeps alive (seen on 3.4.23 and,
+//!   less often, on 3.5.17). No client can prevent that: the holder is told, but the next one holds some milliseconds
+//!   before.
 //! - A server whose database is full grants nothing, but releases and breaks claims; of what is broken then it
 //!   keeps no record.
 //! - Lock-delay is not offered: etcd deletes the keys of a lease at its end, and cannot hold them back.
@@ -190,6 +193,9 @@ fn guarantees(examined: &Examined) -> Guarantees {
         "the claims of a killed process go up to half a second after their lease, and later after a change of leader".into(),
         "whoever may write under the prefix can break claims".into(),
     ];
+    if examined.voters != 1 {
+        caveats.push("a leader that was stalled may end leases that its successor keeps alive: their holders are told, but the next ones hold some milliseconds before; fence the resource".into());
+    }
     caveats.extend(doctor::findings(examined));
     Guarantees {
         class_reason: reason.into(),

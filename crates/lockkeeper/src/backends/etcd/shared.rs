@@ -304,10 +304,13 @@ impl Shared {
         Some((entry.directory.clone(), entry.order?))
     }
 
-    /// A lease is gone, and with it all claims that were bound to it: the lifecycle asks, and is told.
-    fn lease_gone(&self, lease_id: i64) {
+    /// A lease is gone, and with it all claims that were bound to it: the lifecycle asks, and is told without a question to
+    /// the server, for the next one may hold already.
+    fn lease_gone(self: &Arc<Self>, lease_id: i64) {
         self.leases.forget(lease_id);
-        for id in self.claims().on_lease(lease_id) {
+        let over = self.claims().on_lease(lease_id);
+        for id in over {
+            self.doom(id);
             self.bell.ring(Wake::Look(id));
         }
     }
