@@ -23,6 +23,7 @@ pub(crate) mod config;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod show;
+pub(crate) mod used;
 
 /// The longest label, host or reason that is stored, in bytes.
 const LONGEST_TEXT: usize = 255;
