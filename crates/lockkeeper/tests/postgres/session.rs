@@ -82,7 +82,7 @@ async fn no_connection_is_used_again_with_a_lock_on_it() {
         until("no lock stays", async || locks(&server) == "0").await;
     }
     let rows = server
-        .sql("SELECT count(*) FROM lockkeeper_session_claims")
+        .sql("SELECT count(*) FROM lockkeeper_session_locks")
         .unwrap();
     assert_eq!(rows, "0");
 }
