@@ -54,7 +54,7 @@ async fn a_table_that_vanishes_is_no_lock() {
     let one = backend(&server.url()).await;
     let held = claim("a");
     one.enter(&held, Entry::Queue).await.unwrap();
-    server.sql("DROP TABLE lockkeeper_claims CASCADE").unwrap();
+    server.sql("DROP TABLE lockkeeper_names CASCADE").unwrap();
     let error = one.renew(std::slice::from_ref(&held)).await.unwrap_err();
     assert!(refused(&error).contains("lockkeeper init"), "{error}");
     let error = one.enter(&claim("b"), Entry::Try).await.unwrap_err();
