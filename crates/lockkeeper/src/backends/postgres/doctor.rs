@@ -189,7 +189,7 @@ pub(super) fn common(examined: &Examined) -> Guarantees {
             "a terminated or black-holed connection",
         ],
         caveats,
-        token: "a sequence, read while the name's row is locked; it rises as long as the database is not restored \
+        token: "a sequence, read for a row that nobody wrote since; it rises as long as the database is not restored \
                 from an older copy"
             .into(),
         ..Guarantees::of(BACKEND, class)
