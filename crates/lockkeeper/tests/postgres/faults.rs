@@ -51,9 +51,7 @@ async fn an_answer_that_is_lost_is_found_by_asking_again() {
         assert!(first.is_err_and(|error| error.is_unknown()));
         let found = order(insist(|| one.enter(&held, Entry::Queue)).await);
         assert_eq!(order(insist(|| one.enter(&held, Entry::Try)).await), found);
-        let rows = server
-            .sql("SELECT count(*) FROM lockkeeper_claims")
-            .unwrap();
+        let rows = server.sql("SELECT count(*) FROM lockkeeper_locks").unwrap();
         assert_eq!(rows, "1", "the same claim twice");
         proxy.lose(ReplyLoss::next(1)).unwrap();
         assert!(
@@ -63,9 +61,7 @@ async fn an_answer_that_is_lost_is_found_by_asking_again() {
         );
         insist(|| one.release(&held)).await;
         assert_eq!(
-            server
-                .sql("SELECT count(*) FROM lockkeeper_claims")
-                .unwrap(),
+            server.sql("SELECT count(*) FROM lockkeeper_locks").unwrap(),
             "0"
         );
     }
@@ -130,7 +126,7 @@ async fn somebody_who_locks_the_table_delays_and_harms_nobody() {
     let one = backend(&server.url()).await;
     let held = claim("a");
     order(one.enter(&held, Entry::Queue).await.unwrap());
-    let sql = "BEGIN; LOCK TABLE lockkeeper_claims; SELECT pg_sleep(2); COMMIT";
+    let sql = "BEGIN; LOCK TABLE lockkeeper_names; SELECT pg_sleep(2); COMMIT";
     let locker = tokio::task::spawn_blocking({
         let server = server.clone();
         move || server.sql(sql).unwrap()

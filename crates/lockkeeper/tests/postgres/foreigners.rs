@@ -64,14 +64,14 @@ async fn a_deadlock_with_somebody_elses_transaction_is_tried_again() {
     }
     let other = foreigner(&server).await;
     other.batch_execute("BEGIN").await.unwrap();
-    lock(&other, "claims", "b").await;
+    lock(&other, "names", "b").await;
     let renewing = tokio::spawn({
         let (one, both) = (one.clone(), both.clone());
         async move { insist(|| one.renew(&both)).await }
     });
     one_waits(&server).await;
     // The keeper's statement has this row and waits for that one.
-    soon(lock(&other, "claims", "a")).await;
+    soon(lock(&other, "names", "a")).await;
     let log = server.server().log_tail();
     assert!(log.contains("deadlock detected"), "{log}");
     other.batch_execute("COMMIT").await.unwrap();
@@ -108,7 +108,7 @@ async fn a_row_that_stays_locked_is_told_and_granted_once() {
         insist(|| one.enter(&next, Entry::Try)).await,
         Standing::Gone
     );
-    let rows = "SELECT string_agg(order_no::text, ',') FROM lockkeeper_claims";
+    let rows = "SELECT string_agg(order_no::text, ',') FROM lockkeeper_locks";
     assert_eq!(server.sql(rows).unwrap(), order_of_held.to_string());
     assert_eq!(insist(|| one.release(&held)).await, Released::Freed);
 }
@@ -123,7 +123,7 @@ async fn whoever_comes_while_the_last_one_leaves_is_not_forgotten() {
     let old = order(one.enter(&last, Entry::Queue).await.unwrap());
     let other = foreigner(&server).await;
     other.batch_execute("BEGIN").await.unwrap();
-    lock(&other, "claims", "a").await;
+    lock(&other, "names", "a").await;
     let leaving = tokio::spawn(async move { insist(|| one.release(&last)).await });
     one_waits(&server).await;
     let coming = tokio::spawn(async move { insist(|| two.enter(&next, Entry::Queue)).await });

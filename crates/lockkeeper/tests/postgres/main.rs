@@ -1,5 +1,6 @@
 //! `postgres://` on real servers, with real faults.
 
+mod alone;
 #[path = "../roles/both_modes.rs"]
 mod both_modes;
 mod faults;

@@ -15,6 +15,13 @@ const WAY: Duration = Duration::from_millis(400);
 // proves: L1, W1
 #[tokio::test]
 async fn a_renewal_that_was_in_time_is_seen_by_whoever_took_its_claim_for_dead() {
+    for place in ["names", "claims"] {
+        the_renewal_is_seen(place).await;
+    }
+}
+
+/// Of a claim that stands in its name's row, or in the list.
+async fn the_renewal_is_seen(place: &str) {
     let server = Arc::new(Postgres::start().unwrap());
     let holder = backend(&server.url()).await;
     let proxy = Proxy::to(server.address()).unwrap();
@@ -22,21 +29,30 @@ async fn a_renewal_that_was_in_time_is_seen_by_whoever_took_its_claim_for_dead()
         .url()
         .replace(&server.address().to_string(), &proxy.address().to_string());
     let other = backend(&far).await;
-    // Everything is warm: connections are open and statements are known.
+    // Everything is warm: connections are open, statements and the name are known.
     let (first, second) = (claim("warm"), claim("warm"));
     order(insist(|| other.enter(&first, Entry::Queue)).await);
     insist(|| other.enter(&second, Entry::Try)).await;
-
     let (held, mut next) = (claim("a"), claim("a"));
+    order(insist(|| other.enter(&next, Entry::Queue)).await);
+    insist(|| other.release(&next)).await;
+
     next.lease = Duration::from_secs(60);
     order(holder.enter(&held, Entry::Queue).await.unwrap());
+    if place == "claims" {
+        let behind = claim("a");
+        holder.enter(&behind, Entry::Queue).await.unwrap();
+        holder.release(&behind).await.unwrap();
+    }
     tokio::time::sleep(LEASE / 2).await;
     // The renewal is decided while the lease is on, and committed when it would long have ended.
-    let renewal = "BEGIN; UPDATE lockkeeper_claims SET ends_at = clock_timestamp() + interval '60 s', lease_us = 60000000 \
-                   WHERE name = 'a' AND ends_at > clock_timestamp(); SELECT pg_sleep(3.5); COMMIT";
+    let renewal = format!(
+        "BEGIN; UPDATE lockkeeper_{place} SET ends_at = clock_timestamp() + interval '60 s', lease_us = 60000000 \
+         WHERE name = 'a' AND ends_at > clock_timestamp(); SELECT pg_sleep(3.5); COMMIT"
+    );
     let renewing = tokio::task::spawn_blocking({
         let server = server.clone();
-        move || server.sql(renewal).unwrap()
+        move || server.sql(&renewal).unwrap()
     });
     until("the renewal is under way", async || {
         let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";

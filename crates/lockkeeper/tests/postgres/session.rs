@@ -82,9 +82,27 @@ async fn no_connection_is_used_again_with_a_lock_on_it() {
         until("no lock stays", async || locks(&server) == "0").await;
     }
     let rows = server
-        .sql("SELECT count(*) FROM lockkeeper_session_claims")
+        .sql("SELECT count(*) FROM lockkeeper_session_locks")
         .unwrap();
     assert_eq!(rows, "0");
+}
+
+/// A name whose row somebody has deleted: the lock is asked for once more with the row, and given back whole.
+// bug 75
+#[tokio::test]
+async fn a_row_that_vanished_leaves_no_lock_behind() {
+    let server = Postgres::start().unwrap();
+    let one = backend(&url(&server)).await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let held = claim("a");
+        let number = order(one.enter(&held, Entry::Queue).await.unwrap());
+        assert!(number > last, "number {number} after {last}");
+        last = number;
+        assert_eq!(one.release(&held).await.unwrap(), Released::Freed);
+        assert_eq!(locks(&server), "0");
+        server.sql("DELETE FROM lockkeeper_session_names").unwrap();
+    }
 }
 
 // proves: S2, F1

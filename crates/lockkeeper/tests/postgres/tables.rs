@@ -31,7 +31,7 @@ async fn missing_tables_are_made_or_the_cure_is_named() {
     let rows = server
         .sql("SELECT version, kind FROM lockkeeper_meta")
         .unwrap();
-    assert_eq!(rows, "1|lease");
+    assert_eq!(rows, "2|lease");
 }
 
 #[tokio::test]
@@ -42,10 +42,10 @@ async fn tables_of_another_version_or_mode_are_refused() {
     let error = try_backend(&session).await.unwrap_err();
     assert!(refused(&error).contains("mode=lease"), "{error}");
     server
-        .sql("UPDATE lockkeeper_meta SET version = 2")
+        .sql("UPDATE lockkeeper_meta SET version = 3")
         .unwrap();
     let error = try_backend(&server.url()).await.unwrap_err();
-    assert!(refused(&error).contains("version 2"), "{error}");
+    assert!(refused(&error).contains("version 3"), "{error}");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_table_that_vanishes_is_no_lock() {
     let one = backend(&server.url()).await;
     let held = claim("a");
     one.enter(&held, Entry::Queue).await.unwrap();
-    server.sql("DROP TABLE lockkeeper_claims").unwrap();
+    server.sql("DROP TABLE lockkeeper_names CASCADE").unwrap();
     let error = one.renew(std::slice::from_ref(&held)).await.unwrap_err();
     assert!(refused(&error).contains("lockkeeper init"), "{error}");
     let error = one.enter(&claim("b"), Entry::Try).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn a_user_without_rights_is_denied_and_told_which() {
     let error = try_backend(&url).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error}");
     server
-        .sql("GRANT SELECT ON lockkeeper_meta, lockkeeper_names, lockkeeper_claims TO poor")
+        .sql("GRANT SELECT ON lockkeeper_meta, lockkeeper_names, lockkeeper_claims, lockkeeper_locks TO poor")
         .unwrap();
     let poor = backend(&url).await;
     let error = poor.enter(&claim("a"), Entry::Try).await.unwrap_err();
@@ -90,7 +90,7 @@ async fn an_operator_reads_who_holds_with_plain_sql() {
     let rows = server
         .sql(
             "SELECT name, order_no, label, pid, granted_at IS NOT NULL, ends_at - clock_timestamp() < '3s' \
-             FROM lockkeeper_claims ORDER BY order_no",
+             FROM lockkeeper_locks ORDER BY order_no",
         )
         .unwrap();
     let pid = std::process::id();

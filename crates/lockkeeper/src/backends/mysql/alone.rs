@@ -8,8 +8,8 @@ use super::config::Config;
 use super::decide::lease_us;
 use super::faults::Fault;
 use super::text::{Value, without_comments};
-use super::used::Used;
 use crate::backends::sql::shortened;
+use crate::backends::sql::used::Used;
 use crate::claim::Claim;
 
 /// The statements of the short way.

@@ -50,7 +50,6 @@ mod session;
 mod taking;
 mod task;
 mod text;
-mod used;
 
 use std::sync::Arc;
 use std::time::Duration;

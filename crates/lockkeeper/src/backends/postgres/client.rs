@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::Config;
@@ -190,6 +190,24 @@ impl Links {
             Ok(answer) => answer,
             Err(_) => Err(Fault::Told(silent(during, 2 * patience))),
         }
+    }
+
+    /// Runs several statements, without values, as one transaction; tells how many rows the last of them reached.
+    pub(super) async fn run(&self, texts: &str, question: Question) -> Result<u64, Fault> {
+        let Question { during, patience } = question;
+        let link = self.0.get().await?;
+        let texts = self.0.config.statement(texts);
+        let answer = match timeout(patience, link.client.simple_query(&texts)).await {
+            Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during))?,
+            Err(_) => {
+                link.break_off();
+                return Err(Fault::Told(silent(during, patience)));
+            }
+        };
+        Ok(match answer.last() {
+            Some(SimpleQueryMessage::CommandComplete(rows)) => *rows,
+            _ => 0,
+        })
     }
 }
 

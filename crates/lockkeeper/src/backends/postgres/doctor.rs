@@ -13,7 +13,7 @@ use crate::guarantees::{Class, DeadAfter, Guarantees, Modes, Order};
 /// The oldest server that ends idle sessions and notices vanished clients by itself: 14.
 const OLDEST: i32 = 140_000;
 /// The version of the tables that this program makes and understands.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 2;
 
 const HELLO: &str = "SELECT current_setting('server_version_num')::int, version(), \
     pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on', \
@@ -71,7 +71,7 @@ pub(super) async fn check_tables(client: &Client, config: &Config) -> Result<(),
     let row = client.query_opt(&sql, &[]).await;
     let row = row.map_err(|error| sort(error, "looking at the tables"))?;
     let Some(row) = row else {
-        return Err(Fault::Told(unreachable(
+        return Err(Fault::NoTables(unreachable(
             "looking at the tables, whose `meta` is empty: run `lockkeeper init --on URL`",
         )));
     };
@@ -85,7 +85,7 @@ pub(super) async fn check_tables(client: &Client, config: &Config) -> Result<(),
     if version != SCHEMA_VERSION {
         return refused(format!(
             "the tables are of version {version}, and this program knows version {SCHEMA_VERSION}: use the program \
-             that made them, or another prefix"
+             that made them, or another prefix, or bring them up to date as docs/decisions/0044 tells"
         ));
     }
     let wanted = config.shared.kind.as_str();
@@ -189,7 +189,7 @@ pub(super) fn common(examined: &Examined) -> Guarantees {
             "a terminated or black-holed connection",
         ],
         caveats,
-        token: "a sequence, read while the name's row is locked; it rises as long as the database is not restored \
+        token: "a sequence, read for a row that nobody wrote since; it rises as long as the database is not restored \
                 from an older copy"
             .into(),
         ..Guarantees::of(BACKEND, class)

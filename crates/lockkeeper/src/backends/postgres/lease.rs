@@ -1,6 +1,6 @@
-//! The verbs on rows with an end. A claim that finds nobody comes by one statement, and one that nobody came behind goes
-//! by one. Whatever else happens, the list is read, the rule decides here, and one statement writes what it says, if the
-//! name's row is still as it was.
+//! The verbs on rows with an end. A claim that is alone stands in its name's row, and comes and goes by one statement each.
+//! Whatever else happens, the list is read, the rule decides here, and one statement writes what it says, if the name's
+//! row is still as it was; who was alone moves to the list by that.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::faults::{Fault, unreachable};
 use super::wire;
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
 use crate::backends::sql::list::{Change, Insert, List, Row, micros};
+use crate::backends::sql::used::Used;
 use crate::backends::sql::{shortened, show};
 use crate::claim::Claim;
 use crate::error::Error;
@@ -23,24 +24,24 @@ use crate::{Mode, Name};
 /// The statements, and the places of each among them.
 pub(super) const TEXTS: [&str; 9] = [
     include_str!("sql/enter_alone.sql"),
-    include_str!("sql/release_last.sql"),
+    include_str!("sql/enter_first.sql"),
+    include_str!("sql/release_alone.sql"),
     include_str!("sql/read.sql"),
     include_str!("sql/change.sql"),
     include_str!("sql/renew.sql"),
     include_str!("sql/inspect.sql"),
     include_str!("sql/inspect_all.sql"),
     include_str!("sql/dead.sql"),
-    include_str!("sql/sweep_names.sql"),
 ];
 const ENTER_ALONE: usize = 0;
-const RELEASE_LAST: usize = 1;
-const READ: usize = 2;
-const CHANGE: usize = 3;
-const RENEW: usize = 4;
-const INSPECT: usize = 5;
-const INSPECT_ALL: usize = 6;
-const DEAD: usize = 7;
-const SWEEP_NAMES: usize = 8;
+const ENTER_FIRST: usize = 1;
+const RELEASE_ALONE: usize = 2;
+const READ: usize = 3;
+const CHANGE: usize = 4;
+const RENEW: usize = 5;
+const INSPECT: usize = 6;
+const INSPECT_ALL: usize = 7;
+const DEAD: usize = 8;
 /// The most claims in one statement.
 const BATCH: usize = 500;
 /// How often a change is tried before it is given up: somebody else succeeds each time.
@@ -53,6 +54,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct LeaseBackend {
     pub(super) links: Links,
     pub(super) ear: Ear,
+    /// Names that have a row, unless they were swept.
+    pub(super) used: Used,
     pub(super) bell: Bell,
     pub(super) guarantees: Guarantees,
     pub(super) place: String,
@@ -72,8 +75,10 @@ struct About<'a> {
 struct Found {
     /// Of the name's row, if there is one.
     version: Option<i64>,
-    /// The number of the last claim: it may leave without a new version.
-    last: Option<i64>,
+    /// Whether somebody stands in that row: it may leave without a new version.
+    alone: bool,
+    /// How many claims there are.
+    claims: usize,
 }
 
 impl LeaseBackend {
@@ -114,10 +119,15 @@ impl LeaseBackend {
         let text = wire::text_of(name);
         let answer = self.links.ask(READ, &[&text], question).await?;
         let version = answer.first().map(|row| row.get::<_, i64>(0));
+        let alone = answer.first().is_some_and(|row| row.get::<_, bool>(1));
         let rows: Result<Vec<_>, Error> = answer.iter().map(wire::row).collect();
         let rows: Vec<Row> = rows.map_err(Fault::Told)?.into_iter().flatten().collect();
-        let last = rows.last().map(|row| row.order as i64);
-        Ok((Found { version, last }, rows))
+        let found = Found {
+            version,
+            alone,
+            claims: rows.len(),
+        };
+        Ok((found, rows))
     }
 
     /// Writes a change; nothing if the list is another by now, else the number of the claim that entered, or 0.
@@ -142,7 +152,8 @@ impl LeaseBackend {
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
         let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
-        let values: [&(dyn ToSql + Sync); 21] = [
+        let emptied = change.insert.is_none() && change.delete.len() == found.claims;
+        let values: [&(dyn ToSql + Sync); 22] = [
             &text,
             &found.version,
             &delete,
@@ -163,7 +174,8 @@ impl LeaseBackend {
             &broken,
             &why,
             &dead,
-            &found.last,
+            &found.alone,
+            &emptied,
         ];
         let answer = self.links.ask(CHANGE, &values, question).await?;
         let row = answer
@@ -233,10 +245,15 @@ impl LeaseBackend {
                 .0;
         }
         loop {
-            let swept = self.ask(SWEEP_NAMES, &[], question).await?;
-            names += swept.len() as u64;
-            if swept.is_empty() {
-                return Ok((claims, names));
+            let swept = self
+                .links
+                .run(include_str!("sql/sweep_names.sql"), question);
+            match swept.await {
+                Ok(0) => return Ok((claims, names)),
+                Ok(swept) => names += swept,
+                // The rows of names do no harm: somebody else's long transaction is not waited for.
+                Err(Fault::Again) => return Ok((claims, names)),
+                Err(fault) => return Err(fault.into()),
             }
         }
     }
@@ -338,8 +355,11 @@ impl Backend for LeaseBackend {
             &columns.host,
             &columns.pid,
         ];
-        match self.links.ask(ENTER_ALONE, &values, question).await {
+        let known = self.used.has(&claim.name);
+        let quick = if known { ENTER_ALONE } else { ENTER_FIRST };
+        match self.links.ask(quick, &values, question).await {
             Ok(rows) => {
+                self.used.note(&claim.name);
                 if let Some(row) = rows.first() {
                     let order = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
                     let lease_left = claim.lease;
@@ -386,7 +406,7 @@ impl Backend for LeaseBackend {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         let question = Question::within(claim.lease, "releasing a lock");
         let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
-        match self.links.ask(RELEASE_LAST, &[&text, &id], question).await {
+        match self.links.ask(RELEASE_ALONE, &[&text, &id], question).await {
             Ok(rows) => match rows.first().map(|row| row.get::<_, bool>(0)) {
                 Some(true) => return Ok(Released::Freed),
                 Some(false) => return Ok(Released::Gone),

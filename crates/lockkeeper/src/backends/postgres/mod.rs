@@ -2,9 +2,9 @@
 //!
 //! # Lease mode, the usual one
 //!
-//! A claim is a row of `lockkeeper_claims` with its end by the server's clock, its owner and its number; a name is a
-//! row of `lockkeeper_names`. Whoever changes a list writes the name's row in the same statement, so changes of one list
-//! come one after the other. **Every statement is a transaction of its own**: nothing is ever locked while the server
+//! A name is a row of `lockkeeper_names`. A claim that is alone stands in that row, with its end by the server's clock, its
+//! owner and its number; where there are more, each is a row of `lockkeeper_claims`. Whoever changes a list writes
+//! the name's row in the same statement, so changes of one list come one after the other. **Every statement is a transaction of its own**: nothing is ever locked while the server
 //! waits for a client, so a process that stops, or a link that goes dead, holds nobody up.
 //!
 //! A claim that is alone enters and leaves by one statement each, guarded so that it does nothing if there is
@@ -18,7 +18,7 @@
 //!
 //! The lock is an advisory lock of the server, on a connection that belongs to one claim: waiters wait in the server, and
 //! whoever's connection ends is free of everything at once. The key is 64 bits of the name's SHA-256; the name stands in a
-//! row beside it, and two names of one key are refused. The number is taken while the lock is held, in the statement
+//! row beside it, and two names of one key are refused. Who holds stands in that row too, if it did not have to wait. The number is taken while the lock is held, in the statement
 //! that takes it, and is committed before the holder is told. Whoever is paused is ended by the server after a lease
 //! of silence (`idle_session_timeout`); a holder whose connection ends is told at once. Each claim, waiting or holding, costs a
 //! connection: `connections` bounds them. Semaphores need lease mode.
@@ -31,12 +31,14 @@
 //! # Reading the tables
 //!
 //! ```sql
-//! SELECT name, order_no, mode, label, host, pid, granted_at, ends_at FROM lockkeeper_claims ORDER BY name, order_no;
+//! SELECT name, order_no, mode, label, host, pid, granted_at, ends_at FROM lockkeeper_locks ORDER BY name, order_no;
 //! ```
+//!
+//! `lockkeeper_locks` is a view that shows who holds and who waits, wherever it stands.
 //!
 //! # What to know before relying on it
 //!
-//! - Numbers come from a sequence that is read while the name's row is locked: of two claims of one name the later
+//! - Numbers come from a sequence, for a row that nobody has written since: of two claims of one name the later
 //!   has the higher. A committed number is on the disk first: sessions turn `synchronous_commit` on where it is off.
 //! - Leases end by the server's wall clock. A step forward ends them early; holders learn it at their next renewal.
 //!   After a step back, a claim that has more left than its whole lease gets one lease, and no more.
@@ -69,6 +71,7 @@ use self::lease::LeaseBackend;
 use self::session::{House, SessionBackend};
 use crate::backend::{Backend, Bell};
 use crate::backends::sql::config::Kind;
+use crate::backends::sql::used::Used;
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
@@ -118,6 +121,7 @@ async fn lease(config: &Config) -> Result<LeaseBackend, Error> {
     Ok(LeaseBackend {
         links,
         ear: Ear::keep(config, channel, bell.clone(), listening),
+        used: Used::default(),
         bell,
         guarantees: doctor::lease_guarantees(&examined),
         place: config.place(),
@@ -134,6 +138,7 @@ async fn session(config: &Config, clock: Clock) -> Result<SessionBackend, Error>
         spare: Mutex::default(),
         opening: Semaphore::new(1),
         seated: Mutex::default(),
+        used: Used::default(),
     });
     Ok(SessionBackend {
         house,

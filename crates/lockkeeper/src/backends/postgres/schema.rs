@@ -32,7 +32,11 @@ pub async fn init(config: &Config) -> Result<(), Error> {
     let (client, mut messages) = open(config, SETTINGS).await?;
     let _driver = Owned::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
     doctor::examine(&client, config).await?;
-    make(&client, config).await?;
+    match doctor::check_tables(&client, config).await {
+        // Also where all seems well: one of them may be missing.
+        Ok(()) | Err(Fault::NoTables(_)) => make(&client, config).await?,
+        Err(fault) => return Err(fault.into()),
+    }
     Ok(doctor::check_tables(&client, config).await?)
 }
 

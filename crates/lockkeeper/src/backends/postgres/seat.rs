@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{Client, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::BACKEND;
@@ -24,23 +24,28 @@ use super::faults::{Fault, sort};
 use super::wire;
 use crate::backend::Entry;
 use crate::backends::sql::list::micros;
+use crate::backends::sql::used::Used;
 use crate::backends::sql::{key, shortened};
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::{Mode, Name};
 
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 7] = [
     include_str!("sql/session_enter.sql"),
     include_str!("sql/session_wait.sql"),
     include_str!("sql/session_release.sql"),
     include_str!("sql/session_downgrade.sql"),
     "SELECT",
+    include_str!("sql/session_alone.sql"),
+    include_str!("sql/session_leave.sql"),
 ];
 const ENTER: usize = 0;
 const WAIT: usize = 1;
 const RELEASE: usize = 2;
 const DOWNGRADE: usize = 3;
 const PING: usize = 4;
+const ENTER_ALONE: usize = 5;
+const LEAVE_ALONE: usize = 6;
 
 /// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
 const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
@@ -56,6 +61,8 @@ pub(super) struct Seat {
     config: Config,
     /// The server's process for it, once a claim has entered.
     session: i32,
+    /// Whether the claim stands in its name's row.
+    alone: bool,
     /// After so long without a word the server ends the session.
     idle_limit: Duration,
 }
@@ -83,6 +90,7 @@ impl Seat {
             driver,
             config: config.clone(),
             session: 0,
+            alone: false,
             idle_limit: Duration::ZERO,
         };
         let durable = seat.client.batch_execute(DURABLE).await;
@@ -120,40 +128,96 @@ impl Seat {
         key::of(&self.config.tables(), name)
     }
 
-    /// Asks for the lock without waiting, and writes the row.
-    pub(super) async fn enter(&mut self, claim: &Claim, entry: Entry) -> Result<Seated, Error> {
-        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
-        let (shared, queue) = (claim.mode == Mode::Shared, entry == Entry::Queue);
-        let (id, mode) = (&claim.id.as_bytes()[..], claim.mode.to_string());
-        let label = wire::escaped(&shortened(&claim.party.label));
-        let host = wire::escaped(&shortened(&claim.party.host));
-        let pid = i64::from(claim.party.pid);
+    /// Asks for the lock without waiting, and writes the row: that of the name, if it is known that there is one and the lock is
+    /// free, else one among the claims.
+    pub(super) async fn enter(
+        &mut self,
+        claim: &Claim,
+        entry: Entry,
+        used: &Used,
+    ) -> Result<Seated, Error> {
+        let asking = Asking::of(claim, self.key(&claim.name));
+        self.alone = false;
         let limit = self.limit_idleness(claim.lease);
-        let lease_us = micros(claim.lease);
-        let client = self.client.clone();
-        let values: [&(dyn ToSql + Sync); 10] = [
-            &text, &key, &shared, &queue, &id, &mode, &lease_us, &label, &host, &pid,
-        ];
-        let asked = async {
-            let statement = self.statement(ENTER).await?;
-            client.query_opt(&statement, &values).await
-        };
+        if claim.mode == Mode::Exclusive && used.has(&claim.name) {
+            let (limited, answer) = tokio::join!(limit, self.enter_alone(&asking));
+            limited.map_err(failed)?;
+            if let Some(row) = answer.map_err(failed)? {
+                (self.alone, self.session) = (true, row.get(1));
+                return Ok(Seated::Holds(order(row.get(0))));
+            }
+            // It may have the lock, where the name has no row or another key.
+            let nothing = self
+                .client
+                .batch_execute("SELECT pg_catalog.pg_advisory_unlock_all()");
+            let (nothing, answer) = tokio::join!(nothing, self.enter_listed(&asking, entry));
+            nothing.map_err(failed)?;
+            return self.seated(claim, answer, &asking, used).await;
+        }
         // One flight.
-        let (limited, answer) = tokio::join!(limit, asked);
-        limited.map_err(|error| Error::from(sort(error, "asking for a lock")))?;
+        let (limited, answer) = tokio::join!(limit, self.enter_listed(&asking, entry));
+        limited.map_err(failed)?;
+        self.seated(claim, answer, &asking, used).await
+    }
+
+    async fn enter_alone(&self, asking: &Asking<'_>) -> Result<Option<Row>, tokio_postgres::Error> {
+        let values: [&(dyn ToSql + Sync); 7] = [
+            &asking.name,
+            &asking.key,
+            &asking.id,
+            &asking.lease_us,
+            &asking.label,
+            &asking.host,
+            &asking.pid,
+        ];
+        let statement = self.statement(ENTER_ALONE).await?;
+        self.client.query_opt(&statement, &values).await
+    }
+
+    async fn enter_listed(
+        &self,
+        asking: &Asking<'_>,
+        entry: Entry,
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        let queue = entry == Entry::Queue;
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &asking.name,
+            &asking.key,
+            &asking.shared,
+            &queue,
+            &asking.id,
+            &asking.mode,
+            &asking.lease_us,
+            &asking.label,
+            &asking.host,
+            &asking.pid,
+        ];
+        let statement = self.statement(ENTER).await?;
+        self.client.query_opt(&statement, &values).await
+    }
+
+    /// What the answer to entering the list comes to.
+    async fn seated(
+        &mut self,
+        claim: &Claim,
+        answer: Result<Option<Row>, tokio_postgres::Error>,
+        asking: &Asking<'_>,
+        used: &Used,
+    ) -> Result<Seated, Error> {
         let answer = match answer {
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                return Err(self.collision(&claim.name, key).await);
+                return Err(self.collision(&claim.name, asking.key).await);
             }
-            answer => answer.map_err(|error| Error::from(sort(error, "asking for a lock")))?,
+            answer => answer.map_err(failed)?,
         };
-        if let Some(row) = &answer {
-            self.session = row.get(2);
-        }
-        Ok(match answer {
-            None => Seated::NotEntered,
-            Some(row) if row.get(1) => Seated::Holds(order(row.get(0))),
-            Some(_) => Seated::Waits,
+        used.note(&claim.name);
+        let Some(row) = answer else {
+            return Ok(Seated::NotEntered);
+        };
+        self.session = row.get(2);
+        Ok(match row.get(1) {
+            true => Seated::Holds(order(row.get(0))),
+            false => Seated::Waits,
         })
     }
 
@@ -228,7 +292,8 @@ impl Seat {
     pub(super) async fn release(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
         let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
         let (shared, id) = (claim.mode == Mode::Shared, &claim.id.as_bytes()[..]);
-        let statement = &self.statement(RELEASE).await?;
+        let which = if self.alone { LEAVE_ALONE } else { RELEASE };
+        let statement = &self.statement(which).await?;
         let row = self
             .client
             .query_one(statement, &[&text, &key, &shared, &id])
@@ -260,6 +325,39 @@ impl Seat {
         limited?;
         answer.map(drop)
     }
+}
+
+/// A claim as the statements take it.
+struct Asking<'a> {
+    name: String,
+    key: i64,
+    shared: bool,
+    id: &'a [u8],
+    mode: String,
+    lease_us: i64,
+    label: String,
+    host: String,
+    pid: i64,
+}
+
+impl<'a> Asking<'a> {
+    fn of(claim: &'a Claim, key: i64) -> Self {
+        Self {
+            name: wire::text_of(&claim.name),
+            key,
+            shared: claim.mode == Mode::Shared,
+            id: claim.id.as_bytes(),
+            mode: claim.mode.to_string(),
+            lease_us: micros(claim.lease),
+            label: wire::escaped(&shortened(&claim.party.label)),
+            host: wire::escaped(&shortened(&claim.party.host)),
+            pid: i64::from(claim.party.pid),
+        }
+    }
+}
+
+fn failed(error: tokio_postgres::Error) -> Error {
+    sort(error, "asking for a lock").into()
 }
 
 fn order(number: i64) -> u64 {

@@ -17,6 +17,7 @@ use super::seat::Seat;
 use super::sitter::sit;
 use super::{config::Config, wire};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
+use crate::backends::sql::used::Used;
 use crate::backends::sql::{shortened, show};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
@@ -69,6 +70,8 @@ pub(super) struct House {
     /// One opens a seat for the next at a time.
     pub(super) opening: Semaphore,
     pub(super) seated: Mutex<Tasks>,
+    /// Names that have a row.
+    pub(super) used: Used,
 }
 
 /// What a claim's task is asked; an answer that never comes means that the claim is gone.

@@ -111,7 +111,7 @@ impl Sitter {
         let patience = 2 * Question::within(claim.lease, "asking for a lock").patience;
         let entering = async {
             let mut seat = house.seat().await?;
-            let seated = seat.enter(&claim, entry).await?;
+            let seated = seat.enter(&claim, entry, &house.used).await?;
             Ok::<_, Error>((seat, seated))
         };
         let Ok(entered) = timeout(patience, entering).await else {
@@ -266,7 +266,11 @@ impl Sitter {
         self.seat = seat;
         house.strike(&self.claim, session).await?;
         self.claim.mode = Mode::Shared;
-        match self.seat.enter(&self.claim, Entry::Queue).await? {
+        match self
+            .seat
+            .enter(&self.claim, Entry::Queue, &house.used)
+            .await?
+        {
             Seated::Holds(order) => {
                 self.holds = Some(order);
                 Ok(holds(order, lease))

@@ -5,7 +5,7 @@
 //!
 //! | table | a row is | columns that decide |
 //! |---|---|---|
-//! | `PREFIX_names` | a name that was ever used | PostgreSQL: `version`, which changes with every change of the name's list; MySQL: `last_no`, `state` |
+//! | `PREFIX_names` | a name that was ever used | `state`; PostgreSQL: `version`, which changes whenever anybody enters; MySQL: `last_no` |
 //! | `PREFIX_claims` | a claim, waiting or holding | `order_no`, `id`, `mode`, `ends_at`, `granted_at` |
 //! | `PREFIX_broken` | what an operator broke, and why | – |
 //! | `PREFIX_meta` | the one row that says what these tables are | `version`, `kind` |
@@ -23,6 +23,7 @@ pub(crate) mod config;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod show;
+pub(crate) mod used;
 
 /// The longest label, host or reason that is stored, in bytes.
 const LONGEST_TEXT: usize = 255;

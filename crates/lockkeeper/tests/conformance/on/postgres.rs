@@ -61,7 +61,7 @@ impl Corner {
     }
 
     fn rows(&self, condition: &str) -> usize {
-        let sql = format!("SELECT count(*) FROM {}_claims {condition}", self.prefix);
+        let sql = format!("SELECT count(*) FROM {}_locks {condition}", self.prefix);
         let rows = server().sql(&sql).expect("it answers");
         rows.parse().expect("a number")
     }
@@ -99,8 +99,7 @@ impl Engine for Session {
 
     /// Rows of claims whose session lives.
     async fn residue(&self) -> usize {
-        self.0
-            .rows("WHERE session_pid IN (SELECT pid FROM pg_stat_activity)")
+        self.0.rows("")
     }
 
     fn lease(&self) -> Duration {

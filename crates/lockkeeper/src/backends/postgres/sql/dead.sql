@@ -1,2 +1,3 @@
 -- No arguments. The names in whose lists somebody has died.
-SELECT DISTINCT name FROM @claims WHERE ends_at <= clock_timestamp()
+SELECT name FROM @names WHERE state = 'alone' AND ends_at <= clock_timestamp()
+UNION SELECT name FROM @claims WHERE ends_at <= clock_timestamp()

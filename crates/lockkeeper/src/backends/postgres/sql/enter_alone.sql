@@ -1,15 +1,9 @@
 -- $1 name, $2 id, $3 mode, $4 lease in us, $5 keeper, $6 label, $7 host, $8 pid. The number, if the claim is alone.
--- The quick way: nobody is in the list, so the rule says that it holds. The number is taken when the name's row is
--- this transaction's, so it is above all that were given out for the name before.
-WITH mine AS (
-  INSERT INTO @names AS n (name, version) VALUES ($1, nextval('@order'))
-  ON CONFLICT (name) DO UPDATE SET version = nextval('@order')
-    WHERE NOT EXISTS (SELECT FROM @claims c WHERE c.name = $1)
-  RETURNING n.name
-)
-INSERT INTO @claims
-  (name, order_no, id, mode, lease_us, entered_at, granted_at, ends_at, keeper, label, host, pid)
-SELECT name, nextval('@order'), $2::bytea, $3::text, $4::bigint, clock_timestamp(), clock_timestamp(),
-  clock_timestamp() + $4::bigint * interval '1 microsecond', $5::text, $6::text, $7::text, $8::bigint
-FROM mine
-RETURNING order_no
+-- The quick way: nobody is in the list, so the rule says that it holds. The number is newer than the snapshot, and the
+-- row must be as the snapshot has it: so it is above all that were given out for the name before. The end, too, counts from a
+-- moment after the question was sent, if not from that at which somebody else let go of the row.
+UPDATE @names SET state = 'alone', version = nextval('@order'), id = $2::bytea, granted_at = clock_timestamp(),
+  ends_at = clock_timestamp() + $4::bigint * interval '1 microsecond', lease_us = $4::bigint, mode = $3::text,
+  keeper = $5::text, label = $6::text, host = $7::text, pid = $8::bigint
+WHERE name = $1 AND state = 'free'
+RETURNING version

@@ -1,8 +1,14 @@
--- $1 names, $2 ids, $3 leases in us: one of each per claim. Of each claim that lives: its place in the question, its
--- number and whether it holds; if it waits, how many are ahead, when the lease just ahead ends, and whether anything
--- ahead has died or has more left than it can have, so that the list must be looked at.
-WITH asked AS (
+-- $1 names, $2 ids, $3 leases in us: one of each per claim. Of each claim that lives, in its name's row or in the list: its
+-- place in the question, its number and whether it holds; if it waits, how many are ahead, when the lease just ahead ends,
+-- and whether anything ahead has died or has more left than it can have, so that the list must be looked at.
+WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($1::text[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS a (name, id, lease_us, place)
+), alone AS (
+  UPDATE @names n
+  SET ends_at = clock_timestamp() + a.lease_us * interval '1 microsecond', lease_us = a.lease_us
+  FROM asked a
+  WHERE n.name = a.name AND n.state = 'alone' AND n.id = a.id AND n.ends_at > clock_timestamp()
+  RETURNING a.place, n.version
 ), renewed AS (
   UPDATE @claims c
   SET ends_at = clock_timestamp() + a.lease_us * interval '1 microsecond', lease_us = a.lease_us
@@ -19,3 +25,5 @@ FROM renewed r LEFT JOIN LATERAL (
       OR o.ends_at > clock_timestamp() + o.lease_us * interval '1 microsecond') AS stale
   FROM @claims o WHERE o.name = r.name AND o.order_no < r.order_no AND NOT r.granted
 ) w ON NOT r.granted
+UNION ALL
+SELECT place, version, true, NULL, NULL, NULL FROM alone

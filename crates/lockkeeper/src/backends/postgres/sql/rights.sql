@@ -2,5 +2,5 @@
 --   GRANT USAGE ON SCHEMA @schema TO @user;
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON @names, @claims TO @user;
 --   GRANT INSERT ON @broken TO @user;
---   GRANT SELECT ON @meta TO @user;
+--   GRANT SELECT ON @meta, @locks TO @user;
 --   GRANT USAGE ON SEQUENCE @order TO @user;

@@ -6,8 +6,7 @@ SELECT EXISTS (
   WHERE n.name = c.name AND l.pid = c.session_pid AND l.granted
 ), w.ahead, w.lease_us
 FROM @claims c, LATERAL (
-  SELECT count(*) AS ahead, min(o.lease_us) AS lease_us FROM @claims o
+  SELECT count(*) AS ahead, min(o.lease_us) AS lease_us FROM @locks o
   WHERE o.name = c.name AND o.id <> c.id AND (o.granted_at IS NOT NULL OR o.order_no < c.order_no)
-    AND o.session_pid = ANY (ARRAY(SELECT pid FROM pg_stat_activity))
 ) w
 WHERE c.name = $1 AND c.id = $2

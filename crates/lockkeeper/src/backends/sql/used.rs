@@ -10,14 +10,14 @@ const MOST: usize = 10_000;
 
 /// A bounded set of names.
 #[derive(Debug, Default)]
-pub(super) struct Used(Mutex<HashSet<Name>>);
+pub(crate) struct Used(Mutex<HashSet<Name>>);
 
 impl Used {
-    pub(super) fn has(&self, name: &Name) -> bool {
+    pub(crate) fn has(&self, name: &Name) -> bool {
         self.all().contains(name)
     }
 
-    pub(super) fn note(&self, name: &Name) {
+    pub(crate) fn note(&self, name: &Name) {
         let mut all = self.all();
         if all.contains(name) {
             return;
