@@ -4,10 +4,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use zookeeper_client as zk;
-
 use super::claims::Key;
 use super::shared::Shared;
+use super::wire as zk;
 use crate::backend::Wake;
 
 /// Shorter holds are not worth a question to the servers.
@@ -73,12 +72,12 @@ async fn next_change(shared: &Weak<Shared>, key: &Key) -> Change {
     }
     let path = keeper.path(&key.0, &node.child);
     drop(keeper);
-    match place.session.client.check_and_watch_stat(&path).await {
-        Ok((None, _)) => Change::Gone,
-        Ok((Some(_), watcher)) => match watcher.changed().await.event_type {
-            zk::EventType::NodeDeleted => Change::Gone,
-            zk::EventType::Session => Change::Unknown,
-            _ => Change::Other,
+    match place.session.client.stat_and_watch(&path).await {
+        Ok(None) => Change::Gone,
+        Ok(Some((_, watcher))) => match watcher.await {
+            zk::Event::Deleted => Change::Gone,
+            zk::Event::Lost => Change::Unknown,
+            zk::Event::Changed => Change::Other,
         },
         Err(_) => Change::Unknown,
     }

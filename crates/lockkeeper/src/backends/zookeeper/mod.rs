@@ -57,6 +57,7 @@ mod note;
 mod renewing;
 mod shared;
 mod waiting;
+mod wire;
 
 use std::sync::Arc;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use zookeeper_client as zk;
 
 use super::claims::{Place, key};
 use super::client::{Session, fault};
 use super::looking::Judged;
 use super::shared::Shared;
 use super::waiting;
+use super::wire as zk;
 use crate::Mode;
 use crate::backend::Standing;
 use crate::claim::Claim;
@@ -98,13 +98,13 @@ impl Shared {
         let few = own.len() <= FEW;
         let synced = few.then(|| session.client.sync(&self.config.chroot));
         let each = own.iter().filter(|_| few);
-        let each = join_all(each.map(|path| session.client.check_stat(path)));
+        let each = join_all(each.map(|path| session.client.stat(path)));
         let ahead = join_all(listed.iter().map(|(claim, place)| {
             let watched = place.watched().into_iter();
             let asks = watched.map(|contender| {
                 let stat = session
                     .client
-                    .check_stat(&self.path(&claim.name, &contender.child));
+                    .stat(&self.path(&claim.name, &contender.child));
                 async move {
                     Ok::<_, zk::Error>(
                         stat.await?
@@ -154,7 +154,7 @@ impl Shared {
         let during = "renewing leases";
         let called = self.clock.now();
         let synced = session.client.sync(&self.config.chroot);
-        let listed = session.client.list_ephemerals(&self.config.chroot);
+        let listed = session.client.ephemerals(&self.config.chroot);
         synced.await.map_err(|error| fault(during, error))?;
         let paths = listed.await.map_err(|error| fault(during, error))?;
         let paths = Arc::new(paths.into_iter().collect::<HashSet<String>>());
@@ -225,12 +225,8 @@ impl Shared {
                 let child = place.node.as_ref().map_or("", |node| node.child.as_str());
                 let path = self.path(&claim.name, child);
                 let session = &place.session;
-                match session
-                    .client
-                    .set_data(&path, note.text().as_bytes(), None)
-                    .await
-                {
-                    Ok(_) => self.claims.becomes_shared(&key(claim)),
+                match session.client.set_data(&path, note.text().as_bytes()).await {
+                    Ok(()) => self.claims.becomes_shared(&key(claim)),
                     Err(zk::Error::NoNode) => {
                         self.claims.forget(&key(claim));
                         return Ok(Standing::Gone);
