@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::BACKEND;
 use super::claims::{Begun, Key, Node, Place, key};
 use super::client::{Session, fault};
-use super::familiar::Left;
 use super::holding;
 use super::line;
 use super::looking::{Judged, contenders};
@@ -97,7 +96,7 @@ impl Shared {
     ) -> Standing {
         match (judged, self.claims.place(&key(claim))) {
             (Judged::Holds, Some(place)) => {
-                holding::mind(self, key(claim));
+                holding::mind(self, &key(claim));
                 Standing::Holds {
                     order: place.node.map_or(0, |node| node.order),
                     lease_left: claim.lease.min(session.silence),
@@ -191,7 +190,7 @@ impl Shared {
 
     /// Makes the claim's node and lists its siblings: both are sent at once, and the servers answer a
     /// session in order. Where we were alone just now, the number of the new node tells whether we still
-    /// are, and nothing has to be listed.
+    /// are, and nothing has to be listed: see [`super::familiar`].
     async fn make_node(&self, session: &Session, claim: &Claim) -> Result<Made, Error> {
         let Some(place) = self.claims.place(&key(claim)) else {
             return Err(fault("entering", zk::Error::SessionExpired));
@@ -206,10 +205,10 @@ impl Shared {
             let made = session
                 .client
                 .create(&path, note.as_bytes(), kind, self.access());
-            let listed = match left {
-                None => Some(session.client.children(&parent)),
-                Some(_) => None,
-            };
+            let known = left.as_ref().is_some_and(|left| left.parent.is_some());
+            // Whoever comes again will come once more.
+            let heard = (left.is_some() && !known).then(|| session.client.stat_and_watch(&parent));
+            let listed = (!known).then(|| session.client.children(&parent));
             let (made, stat) = match made.await {
                 Ok(made) => made,
                 Err(zk::Error::NoNode) => {
@@ -226,9 +225,14 @@ impl Shared {
             };
             self.claims.settle(&key(claim), node.clone());
             let number = number.parse().unwrap_or(0);
-            if left.is_some_and(|left| left.proves_alone(number, self.clock.now())) {
+            if left.as_ref().is_some_and(|left| left.proves_alone(number)) {
                 self.claims.holds(&key(claim), Some(number));
                 return Ok(Made::Alone);
+            }
+            if let Some(heard) = heard
+                && let Ok(Some((_, watcher))) = heard.await
+            {
+                self.familiar.note_parent(&claim.name, watcher);
             }
             let children = match listed {
                 Some(listed) => listed.await,
@@ -290,11 +294,10 @@ impl Shared {
         let released = match &place.node {
             Some(node) => {
                 let path = self.path(&key.0, &node.child);
-                let at = self.clock.now();
                 match place.session.client.delete(&path).await {
                     Ok(()) => {
                         if let Some(number) = place.alone {
-                            self.familiar.note_left(&key.0, Left { number, at });
+                            self.familiar.note_left(&key.0, number);
                         }
                         Released::Freed
                     }

@@ -59,6 +59,20 @@ impl Shared {
         }
     }
 
+    /// The claims of a name as the server knows them that has just told us of a change. It may lag behind the others: then
+    /// it shows some who have left since, and a watch on one of them will tell.
+    pub(super) async fn list_here(
+        &self,
+        session: &Session,
+        name: &Name,
+    ) -> Result<Vec<Contender>, Error> {
+        match session.client.children(&self.parent(name)).await {
+            Ok(children) => Ok(contenders(&children)),
+            Err(zk::Error::NoNode) => Ok(Vec::new()),
+            Err(error) => Err(fault("listing the claims", error)),
+        }
+    }
+
     /// What these contenders mean for the claim, which is written down.
     pub(super) async fn judge(
         &self,

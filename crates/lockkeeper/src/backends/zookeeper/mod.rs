@@ -89,7 +89,8 @@ pub async fn connect(config: &Config, clock: Clock) -> Result<Arc<dyn Backend>, 
     tokio::spawn(shared::keep_beat(Arc::downgrade(&session), clock.clone()));
     let tasks = [
         tokio::spawn(shared::keep_session(Arc::downgrade(&shared), session)).abort_handle(),
-        tokio::spawn(shared::end_leases(Arc::downgrade(&shared), clock)).abort_handle(),
+        tokio::spawn(shared::end_leases(Arc::downgrade(&shared), clock.clone())).abort_handle(),
+        tokio::spawn(holding::mind_all(Arc::downgrade(&shared), clock)).abort_handle(),
     ];
     Ok(Arc::new(ZooKeeperBackend { shared, tasks }))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::BACKEND;
 use super::claims::{Claims, Key};
@@ -12,7 +12,7 @@ use super::client::{Session, fault};
 use super::config::Config;
 use super::familiar::Familiar;
 use super::names::element;
-use super::renewing::Roll;
+use super::renewing::{Roll, Word};
 use super::wire as zk;
 use crate::Name;
 use crate::backend::{Bell, Wake};
@@ -32,6 +32,9 @@ pub(super) struct Shared {
     pub(super) guarantees: Guarantees,
     pub(super) claims: Claims,
     pub(super) roll: tokio::sync::Mutex<Option<Roll>>,
+    pub(super) word: tokio::sync::Mutex<Option<Word>>,
+    /// There is a new hold.
+    pub(super) held: Arc<Notify>,
     pub(super) familiar: Familiar,
     link: watch::Sender<Link>,
 }
@@ -67,6 +70,8 @@ impl Shared {
             roll: tokio::sync::Mutex::new(None),
             link: watch::channel(Link::Up(session)).0,
             familiar: Familiar::default(),
+            word: tokio::sync::Mutex::new(None),
+            held: Arc::default(),
         }
     }
 

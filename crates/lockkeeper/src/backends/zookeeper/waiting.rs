@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 
-use super::claims::{Key, Node, Place};
-use super::client::Session;
+use super::claims::{Ears, Key, Node, Place};
 use super::holding;
 use super::looking::Judged;
 use super::names::Contender;
@@ -88,14 +87,19 @@ async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change
     let Some(own) = own_path(shared, key, place) else {
         return Change::Unknown;
     };
-    // A session hears of changes in their order. So if the claim was broken before the one ahead left, that
-    // is heard first, and the claim is not taken for a holder.
+    // A session hears of changes in their order. So if the claim was broken before the one ahead left, its own watch
+    // does not stand any more by then, and the claim is not taken for a holder.
     let own = client.stat_and_watch(&own);
     let set = join_all(paths.iter().map(|path| client.stat_and_watch(path))).await;
     let own = match own.await {
         Ok(Some((_, watcher))) => watcher,
         Ok(None) => return Change::OwnGone,
         Err(_) => return Change::Unknown,
+    };
+    let own_ear = own.ear();
+    let mut ears = Ears {
+        own: own_ear.clone(),
+        ahead: Vec::new(),
     };
     let (mut left, mut changed, mut events) = (Vec::new(), false, Vec::new());
     for (ahead, answer) in watched.iter().zip(set) {
@@ -107,20 +111,27 @@ async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change
                     shared.claims.saw(key, &ahead.child, stat.version);
                 }
             }
-            Ok(Some((_, watcher))) => events.push(Box::pin(next_event(ahead, watcher))),
+            Ok(Some((_, watcher))) => {
+                ears.ahead.push((ahead.child.clone(), watcher.ear()));
+                events.push(Box::pin(next_event(ahead, watcher)));
+            }
             Err(_) => return Change::Unknown,
         }
     }
-    if !left.is_empty() {
-        return Change::Left(left);
+    if let Some(shared) = shared.upgrade() {
+        shared.claims.hears(key, ears);
     }
-    if changed || events.is_empty() {
-        return Change::Other;
-    }
-    tokio::select! {
-        biased;
-        change = own_event(own) => change,
-        (change, ..) = select_all(events) => change,
+    let change = match (left.is_empty(), changed || events.is_empty()) {
+        (false, _) => Change::Left(left),
+        (true, true) => Change::Other,
+        (true, false) => tokio::select! {
+            change = own_event(own) => change,
+            (change, ..) = select_all(events) => change,
+        },
+    };
+    match change {
+        Change::Left(_) if !own_ear.stands() => Change::Other,
+        change => change,
     }
 }
 
@@ -165,19 +176,17 @@ impl Shared {
         if !left.is_empty() && holds {
             self.claims.holds(key, None);
             self.ring(key, node);
-            self.check_own_node(key, &place.session, node).await;
-            // Last, since it takes the place of this task.
-            holding::mind(self, key.clone());
+            holding::mind(self, key);
             return Waits::NoLonger;
         }
-        let Ok(listed) = self.list(&place.session, &key.0).await else {
+        let Ok(listed) = self.list_here(&place.session, &key.0).await else {
             self.clock.sleep_until(self.clock.now() + PAUSE).await;
             return Waits::Still;
         };
         match self.judge(key, (&place.session, node), listed).await {
             Ok(Judged::Holds) => {
                 self.ring(key, node);
-                holding::mind(self, key.clone());
+                holding::mind(self, key);
                 Waits::NoLonger
             }
             Ok(Judged::Gone) => {
@@ -194,15 +203,6 @@ impl Shared {
             order: node.order,
         });
         tell_those_behind(self, key.clone());
-    }
-
-    /// An operator may have broken the claim just before it came to hold; then that was no news.
-    async fn check_own_node(&self, key: &Key, session: &Session, node: &Node) {
-        let path = self.path(&key.0, &node.child);
-        if let Ok(None) = session.client.stat(&path).await {
-            self.claims.forget(key);
-            self.bell.ring(Wake::Look(key.1));
-        }
     }
 }
 

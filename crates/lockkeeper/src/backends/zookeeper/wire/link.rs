@@ -2,7 +2,7 @@
 //! written, who listens. Requests are carried out in the order in which they are sent here.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::error::Error;
 use super::record::{self, Frame, Op, Reader};
 use super::socket::Sink;
-use super::watches::{Event, Watcher, Watches};
+use super::watches::{self, Event, Watcher, Watches};
 use crate::lifecycle::deadline::{Clock, Moment};
 
 /// So long may a request be that sets watches anew.
@@ -33,6 +33,8 @@ enum Asker {
     One(oneshot::Sender<Answer>),
     /// Its answer sets this watch.
     Watcher(oneshot::Sender<Answer>, String, u64),
+    /// Its answer sets these.
+    Watchers(oneshot::Sender<Answer>, Vec<(String, u64)>),
     /// Nobody waits for it.
     Nobody,
     /// The last one of all.
@@ -117,22 +119,55 @@ impl Link {
 
     /// Sends a request that sets a watch on the path.
     pub(super) fn ask_and_watch(
-        self: &std::sync::Arc<Self>,
+        self: &Arc<Self>,
         frame: Frame,
         path: &str,
     ) -> (oneshot::Receiver<Answer>, Watcher) {
         let (tell, told) = oneshot::channel();
         let mut inner = self.lock();
-        let (id, events) = inner.watches.ask(path);
-        self.send(&mut inner, frame, Asker::Watcher(tell, path.to_owned(), id));
-        let watcher = Watcher {
-            link: std::sync::Arc::downgrade(self),
-            path: path.to_owned(),
-            id,
-            told: events,
-            over: false,
-        };
+        let asked = inner.watches.ask(path);
+        let watcher = self.watcher(asked, path);
+        let asker = Asker::Watcher(tell, path.to_owned(), watcher.id);
+        self.send(&mut inner, frame, asker);
         (told, watcher)
+    }
+
+    fn watcher(self: &Arc<Self>, asked: watches::Asked, path: &str) -> Watcher {
+        Watcher {
+            link: Arc::downgrade(self),
+            path: path.to_owned(),
+            id: asked.id,
+            told: asked.told,
+            ear: asked.ear,
+            over: false,
+        }
+    }
+
+    /// Sets watches on all of these nodes by one request, as after a lost connection: whatever happened to them since the
+    /// last answer is told.
+    pub(super) fn watch_all(
+        self: &Arc<Self>,
+        paths: &[String],
+    ) -> (oneshot::Receiver<Answer>, Vec<Watcher>) {
+        let (tell, told) = oneshot::channel();
+        let mut inner = self.lock();
+        if inner.sink.is_none() {
+            let _nobody_waits = tell.send(Err(Error::ConnectionLoss));
+            return (told, Vec::new());
+        }
+        let watchers = paths.iter().map(|path| {
+            let asked = inner.watches.ask_for_news(path);
+            self.watcher(asked, path)
+        });
+        let watchers: Vec<Watcher> = watchers.collect();
+        let ids = watchers.iter().map(|one| (one.path.clone(), one.id));
+        let asker = Asker::Watchers(tell, ids.collect());
+        let number = record::SET_WATCHES;
+        inner.asked.push_back(Asked { number, asker });
+        let texts: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let frame = set_watches(inner.last_zxid, &texts);
+        self.write(&mut inner, &frame);
+        (told, watchers)
     }
 
     /// Asks the server for a sign of life; tells when the question was sent.
@@ -234,10 +269,9 @@ impl Link {
         let (zxid, paths) = (inner.last_zxid, inner.watched());
         for some in paths {
             let some: Vec<&str> = some.iter().map(String::as_str).collect();
-            let frame = Frame::asking(Op::SetWatches).long(zxid);
-            let frame = frame.texts(&some).texts(&[]).texts(&[]);
-            let bytes = frame.numbered(record::SET_WATCHES);
-            inner.out.extend(bytes);
+            let (number, asker) = (record::SET_WATCHES, Asker::Nobody);
+            inner.asked.push_back(Asked { number, asker });
+            inner.out.extend(set_watches(zxid, &some));
         }
         for (frame, asker) in std::mem::take(&mut inner.queued) {
             self.send(&mut inner, frame, asker);
@@ -313,9 +347,11 @@ impl Link {
                 }
                 Ok(())
             }
-            (record::AUTH | record::SET_WATCHES, told) => told,
+            (record::AUTH, told) => told,
             (number, told) => {
-                inner.last_zxid = inner.last_zxid.max(zxid);
+                if number > 0 {
+                    inner.last_zxid = inner.last_zxid.max(zxid);
+                }
                 let asked = inner.asked.pop_front().ok_or(Error::Garbled)?;
                 if asked.number != number {
                     inner.fail(asked.asker, &Error::ConnectionLoss);
@@ -343,6 +379,17 @@ impl Link {
                 }
                 tell
             }
+            Asker::Watchers(tell, watches) => {
+                for (path, id) in watches {
+                    let wanted = answer.is_err() || inner.watches.set(&path, id);
+                    if answer.is_err() {
+                        inner.watches.remove(&path, id);
+                    } else if !wanted {
+                        self.forget_watch(inner, &path);
+                    }
+                }
+                tell
+            }
         };
         let _nobody_waits = tell.send(answer);
         Ok(())
@@ -355,6 +402,12 @@ impl Inner {
             Asker::One(tell) => tell,
             Asker::Watcher(tell, path, id) => {
                 self.watches.remove(&path, id);
+                tell
+            }
+            Asker::Watchers(tell, watches) => {
+                for (path, id) in watches {
+                    self.watches.remove(&path, id);
+                }
                 tell
             }
             Asker::Nobody | Asker::Close => return,
@@ -390,4 +443,11 @@ impl Inner {
         }
         parts
     }
+}
+
+/// Sets watches on nodes that were there at this transaction.
+fn set_watches(zxid: i64, paths: &[&str]) -> Vec<u8> {
+    let frame = Frame::asking(Op::SetWatches).long(zxid);
+    let frame = frame.texts(paths).texts(&[]).texts(&[]);
+    frame.numbered(record::SET_WATCHES)
 }

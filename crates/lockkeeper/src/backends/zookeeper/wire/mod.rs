@@ -22,7 +22,7 @@ use self::link::{Answer, Link};
 pub(super) use self::record::Stat;
 use self::record::{Frame, Op, Reader};
 use self::socket::Grant;
-pub(super) use self::watches::{Event, Watcher};
+pub(super) use self::watches::{Ear, Event, Watcher};
 use crate::lifecycle::deadline::{Clock, Moment};
 
 /// Where the servers are and how to speak to them.
@@ -148,6 +148,13 @@ impl Client {
             let stat = or_none(read(told, |reader| reader.stat()).await)?;
             Ok(stat.map(|stat| (stat, watcher)))
         }
+    }
+
+    /// Who tells when something happens to these nodes, or has happened since the last answer.
+    pub(super) async fn watch_all(&self, paths: &[String]) -> Result<Vec<Watcher>, Error> {
+        let (told, watchers) = self.link.watch_all(paths);
+        read(told, |_| Ok(())).await?;
+        Ok(watchers)
     }
 
     pub(super) fn data(

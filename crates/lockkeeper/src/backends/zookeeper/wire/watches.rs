@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
@@ -21,12 +22,53 @@ pub(in super::super) enum Event {
     Lost,
 }
 
+/// Whether a watch stands: it is set, and has not told anything. It changes before any answer is told that the server
+/// gave after the change, so whoever has such an answer knows by this that nothing happened before.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct Ear(Arc<AtomicBool>);
+
+impl Ear {
+    pub(in super::super) fn stands(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn that(stands: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(stands)))
+    }
+
+    fn put(&self, stands: bool) {
+        self.0.store(stands, Ordering::Release);
+    }
+}
+
 #[derive(Debug)]
 struct Listener {
     id: u64,
     tell: oneshot::Sender<Event>,
-    /// Whether the server has said that it will tell. What is told before that is about an earlier question.
-    set: bool,
+    /// What is told before the server has said that it will tell is about an earlier question.
+    ear: Ear,
+    /// Its question itself may be answered by news, which come before the answer.
+    eager: bool,
+}
+
+impl Listener {
+    fn is_set(&self) -> bool {
+        self.ear.stands()
+    }
+
+    fn tell(self, event: Event) {
+        self.ear.put(false);
+        let _nobody_listens = self.tell.send(event);
+    }
+}
+
+/// How a watch that was asked for is known, and heard of.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) id: u64,
+    pub(super) told: oneshot::Receiver<Event>,
+    pub(super) ear: Ear,
 }
 
 #[derive(Debug, Default)]
@@ -37,14 +79,25 @@ pub(super) struct Watches {
 
 impl Watches {
     /// A question that sets a watch is about to be sent.
-    pub(super) fn ask(&mut self, path: &str) -> (u64, oneshot::Receiver<Event>) {
+    pub(super) fn ask(&mut self, path: &str) -> Asked {
+        self.add(path, false)
+    }
+
+    /// One that is answered by news too, if something happened before.
+    pub(super) fn ask_for_news(&mut self, path: &str) -> Asked {
+        self.add(path, true)
+    }
+
+    fn add(&mut self, path: &str, eager: bool) -> Asked {
         let (tell, told) = oneshot::channel();
         self.next += 1;
         let id = self.next;
+        let ear = Ear::default();
         let listener = Listener {
             id,
             tell,
-            set: false,
+            ear: ear.clone(),
+            eager,
         };
         match self.paths.get_mut(path) {
             Some(listeners) => listeners.push(listener),
@@ -52,7 +105,7 @@ impl Watches {
                 self.paths.insert(path.to_owned(), vec![listener]);
             }
         }
-        (id, told)
+        Asked { id, told, ear }
     }
 
     /// The server will tell; false if nobody wants to hear it any more.
@@ -61,7 +114,7 @@ impl Watches {
             return false;
         };
         for listener in listeners.iter_mut().filter(|one| one.id == id) {
-            listener.set = true;
+            listener.ear.put(true);
         }
         true
     }
@@ -79,7 +132,9 @@ impl Watches {
         if last {
             self.paths.remove(path);
         }
-        removed.set && last
+        let set = removed.is_set();
+        removed.ear.put(false);
+        set && last
     }
 
     /// The server has told.
@@ -88,10 +143,10 @@ impl Watches {
             return;
         };
         let asking = std::mem::take(listeners).into_iter().filter_map(|one| {
-            if !one.set {
+            if !one.is_set() && !one.eager {
                 return Some(one);
             }
-            let _nobody_listens = one.tell.send(event);
+            one.tell(event);
             None
         });
         *listeners = asking.collect();
@@ -103,7 +158,7 @@ impl Watches {
     /// The connection is lost: what was asked and not answered never will be.
     pub(super) fn disconnected(&mut self) {
         self.paths.retain(|_, listeners| {
-            listeners.retain(|listener| listener.set);
+            listeners.retain(Listener::is_set);
             !listeners.is_empty()
         });
     }
@@ -112,7 +167,7 @@ impl Watches {
     pub(super) fn end(&mut self) {
         for (_, listeners) in self.paths.drain() {
             for listener in listeners {
-                let _nobody_listens = listener.tell.send(Event::Lost);
+                listener.tell(Event::Lost);
             }
         }
     }
@@ -129,7 +184,14 @@ pub(in super::super) struct Watcher {
     pub(super) path: String,
     pub(super) id: u64,
     pub(super) told: oneshot::Receiver<Event>,
+    pub(super) ear: Ear,
     pub(super) over: bool,
+}
+
+impl Watcher {
+    pub(in super::super) fn ear(&self) -> Ear {
+        self.ear.clone()
+    }
 }
 
 impl Future for Watcher {
@@ -163,15 +225,18 @@ mod tests {
     #[test]
     fn news_from_before_the_answer_are_for_those_who_asked_before() {
         let mut watches = Watches::default();
-        let (first, mut told_first) = watches.ask("/a");
-        watches.set("/a", first);
-        let (second, mut told_second) = watches.ask("/a");
+        let mut first = watches.ask("/a");
+        assert!(!first.ear.stands());
+        watches.set("/a", first.id);
+        assert!(first.ear.stands());
+        let mut second = watches.ask("/a");
         watches.fire("/a", Event::Changed);
-        assert_eq!(told_first.try_recv(), Ok(Event::Changed));
-        assert!(told_second.try_recv().is_err());
-        watches.set("/a", second);
+        assert!(!first.ear.stands());
+        assert_eq!(first.told.try_recv(), Ok(Event::Changed));
+        assert!(second.told.try_recv().is_err());
+        watches.set("/a", second.id);
         watches.fire("/a", Event::Deleted);
-        assert_eq!(told_second.try_recv(), Ok(Event::Deleted));
+        assert_eq!(second.told.try_recv(), Ok(Event::Deleted));
         assert_eq!(watches.paths().count(), 0);
     }
 
@@ -179,28 +244,40 @@ mod tests {
     #[test]
     fn only_the_last_one_takes_the_watch_away() {
         let mut watches = Watches::default();
-        let (first, _told) = watches.ask("/a");
+        let first = watches.ask("/a").id;
         watches.set("/a", first);
-        let (second, _told) = watches.ask("/a");
+        let second = watches.ask("/a").id;
         assert!(!watches.remove("/a", first), "another is asking");
         assert!(watches.set("/a", second));
         assert!(watches.remove("/a", second));
         assert!(!watches.remove("/a", second), "once");
-        let (third, _told) = watches.ask("/a");
+        let third = watches.ask("/a").id;
         assert!(!watches.remove("/a", third), "it is not set yet");
         assert!(!watches.set("/a", third), "nobody wants it any more");
+    }
+
+    // Of a node that is gone there is no other word than the news.
+    #[test]
+    fn what_is_asked_for_all_at_once_hears_news_before_the_answer() {
+        let mut watches = Watches::default();
+        let mut asked = watches.ask_for_news("/a");
+        watches.fire("/a", Event::Deleted);
+        assert_eq!(asked.told.try_recv(), Ok(Event::Deleted));
+        watches.set("/a", asked.id);
+        assert!(!asked.ear.stands());
     }
 
     #[test]
     fn a_lost_connection_keeps_what_was_set_and_an_ended_session_tells_all() {
         let mut watches = Watches::default();
-        let (set, mut told) = watches.ask("/a");
-        watches.set("/a", set);
-        let (_asked, mut never) = watches.ask("/b");
+        let mut set = watches.ask("/a");
+        watches.set("/a", set.id);
+        let mut asked = watches.ask("/b");
         watches.disconnected();
         assert_eq!(watches.paths().collect::<Vec<_>>(), ["/a"]);
         watches.end();
-        assert_eq!(told.try_recv(), Ok(Event::Lost));
-        assert!(never.try_recv().is_err());
+        assert_eq!(set.told.try_recv(), Ok(Event::Lost));
+        assert!(!set.ear.stands());
+        assert!(asked.told.try_recv().is_err());
     }
 }
