@@ -80,6 +80,14 @@ async fn ten_thousand_claims_cost_one_keep_alive() {
     for some in claims.chunks(100) {
         join_all(some.iter().map(|claim| takes(&ours, claim))).await;
     }
+    // They are listened to once they last, many by one request.
+    let begun = std::time::Instant::now();
+    let all = format!("Total watches:{CLAIMS}");
+    while !server.ask("wchs").unwrap().contains(&all) {
+        assert!(begun.elapsed() < SOON, "{}", server.ask("wchs").unwrap());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let before = counter(&server, "zk_packets_received");
     // As the watchdog does: in batches, all at once.
     let batches = claims.chunks(500).map(|batch| ours.renew(batch));
@@ -89,8 +97,8 @@ async fn ten_thousand_claims_cost_one_keep_alive() {
     }
     let packets = counter(&server, "zk_packets_received") - before;
     println!("{packets} packets renew {CLAIMS} claims");
-    // `sync` and the list of the session's nodes; perhaps a ping, and perhaps both twice.
-    assert!(packets <= 6, "{packets} packets");
+    // One ping; perhaps one more of the session's own.
+    assert!(packets <= 2, "{packets} packets");
 }
 
 // A name that was ours alone just now, and is again, costs one node made and one deleted; and as soon as
@@ -106,8 +114,7 @@ async fn a_name_that_is_ours_again_costs_two_packets() {
         corner.connect("session=60s").await,
     );
     let mut fewest = i64::MAX;
-    // The more nodes there were, the longer the proof lasts; a busy machine needs many.
-    for _ in 0..60 {
+    for _ in 0..3 {
         let before = counter(&server, "zk_packets_received");
         for _ in 0..CYCLES {
             let claim = exclusive("a");

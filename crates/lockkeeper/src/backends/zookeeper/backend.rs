@@ -15,7 +15,7 @@ use crate::guarantees::Guarantees;
 #[derive(Debug)]
 pub(super) struct ZooKeeperBackend {
     pub(super) shared: Arc<Shared>,
-    pub(super) tasks: [AbortHandle; 2],
+    pub(super) tasks: [AbortHandle; 3],
 }
 
 impl Drop for ZooKeeperBackend {

@@ -11,6 +11,7 @@ use super::client::Session;
 use super::line::Line;
 use super::names::Contender;
 use super::note::Note;
+use super::wire::Ear;
 use crate::claim::{Claim, ClaimId};
 use crate::lifecycle::deadline::Moment;
 use crate::{Mode, Name};
@@ -43,11 +44,40 @@ pub(super) struct Place {
     pub(super) alone: Option<i32>,
     /// Its lease has ended: whatever the servers say, it is gone.
     pub(super) over: bool,
+    /// What is listened to on its behalf.
+    pub(super) ears: Ears,
+}
+
+/// The watches of a claim: as long as they stand, nothing has happened to it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ears {
+    pub(super) own: Ear,
+    /// On those ahead of it, by the names of their nodes.
+    pub(super) ahead: Vec<(String, Ear)>,
 }
 
 impl Place {
     pub(super) fn mode(&self) -> Mode {
         self.note.mode
+    }
+
+    /// Whether its own node is there, and nothing has changed for it, by all that was told so far.
+    pub(super) fn is_as_it_was(&self) -> bool {
+        let listened_to = |one: &Contender| {
+            let mut ears = self.ears.ahead.iter();
+            ears.any(|(child, ear)| *child == one.child && ear.stands())
+        };
+        let nothing_new = match &self.line {
+            None => true,
+            // Whoever watches nobody has not looked at the line yet.
+            Some(line) => {
+                let mut watched = line.watched(self.mode()).into_iter().peekable();
+                line.is_told_of_all(self.mode())
+                    && watched.peek().is_some()
+                    && watched.all(listened_to)
+            }
+        };
+        nothing_new && self.ears.own.stands()
     }
 
     /// Those ahead whose change it has to hear of.
@@ -59,6 +89,8 @@ impl Place {
 
 struct Entry {
     place: Place,
+    /// Since when it is known to hold.
+    held: Moment,
     ends: Moment,
     watch: Option<AbortHandle>,
 }
@@ -102,9 +134,11 @@ impl Claims {
             line: Some(Line::default()),
             alone: None,
             over: false,
+            ears: Ears::default(),
         };
         let entry = Entry {
             place,
+            held: Moment::NEVER,
             ends: now + claim.lease,
             watch: None,
         };
@@ -167,6 +201,38 @@ impl Claims {
             entry.place.line = None;
             entry.place.alone = alone;
         }
+    }
+
+    /// It is listened to by these.
+    pub(super) fn hears(&self, key: &Key, ears: Ears) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.place.ears = ears;
+        }
+    }
+
+    /// From this moment on it is to be minded as a hold.
+    pub(super) fn minded_from(&self, key: &Key, now: Moment) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.held = entry.held.min(now);
+        }
+    }
+
+    /// Holds since this moment or longer whose end nobody listens for; and whether there are younger ones.
+    pub(super) fn unheard(&self, since: Moment) -> (Vec<(Key, Place)>, bool) {
+        let (mut lasting, mut more) = (Vec::new(), false);
+        for (key, entry) in self.lock().iter() {
+            let place = &entry.place;
+            let minded = place.line.is_some() || place.over || place.ears.own.stands();
+            if minded || place.node.is_none() || entry.held == Moment::NEVER {
+                continue;
+            }
+            if entry.held <= since {
+                lasting.push((key.clone(), place.clone()));
+            } else {
+                more = true;
+            }
+        }
+        (lasting, more)
     }
 
     pub(super) fn becomes_shared(&self, key: &Key) {

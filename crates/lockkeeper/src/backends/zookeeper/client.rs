@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zookeeper_client as zk;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::BACKEND;
 use super::config::{Config, Tls};
+use super::wire as zk;
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
@@ -40,7 +42,7 @@ impl Session {
     pub(super) async fn open(config: &Config, clock: &Clock) -> Result<Arc<Self>, Error> {
         let until = clock.now() + PATIENCE;
         loop {
-            match Self::open_once(config).await {
+            match Self::open_once(config, clock).await {
                 Err(error) if error.is_unknown() && clock.now() < until => {
                     clock.sleep_until(clock.now() + PAUSE).await;
                 }
@@ -49,33 +51,22 @@ impl Session {
         }
     }
 
-    async fn open_once(config: &Config) -> Result<Arc<Self>, Error> {
-        let scheme = if config.tls.is_some() {
-            "tcp+tls"
-        } else {
-            "tcp"
+    async fn open_once(config: &Config, clock: &Clock) -> Result<Arc<Self>, Error> {
+        let settings = zk::Settings {
+            hosts: hosts(config),
+            timeout: config.session,
+            digest: config
+                .digest
+                .as_ref()
+                .map(|digest| format!("{}:{}", digest.user, digest.password)),
+            tls: config.tls.as_ref().map(tls_settings).transpose()?,
         };
-        let hosts: Vec<String> = config
-            .hosts
-            .iter()
-            .map(|host| format!("{scheme}://{host}"))
-            .collect();
-        let mut connector = zk::Client::connector()
-            .with_session_timeout(config.session)
-            .with_fail_eagerly();
-        if let Some(tls) = &config.tls {
-            connector = connector.with_tls(tls_options(tls)?);
-        }
-        if let Some(digest) = &config.digest {
-            let secret = format!("{}:{}", digest.user, digest.password);
-            connector = connector.with_auth("digest", secret.as_bytes());
-        }
-        let client = connector.connect(&hosts.join(",")).await;
+        let client = zk::Client::connect(settings, clock.clone()).await;
         let client = client.map_err(|error| match error {
-            zk::Error::NoHosts | zk::Error::Timeout => not_there(config),
+            zk::Error::NoHosts => not_there(config),
             error => fault(&format!("connecting to {}", config.place()), error),
         })?;
-        let timeout = client.session_timeout();
+        let timeout = client.timeout();
         let voters = voters(&client).await;
         let silence = match voters {
             Voters::One => timeout,
@@ -96,11 +87,11 @@ impl Session {
     }
 
     pub(super) fn id(&self) -> i64 {
-        self.client.session_id().0
+        self.client.id()
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.client.state().is_terminated()
+        self.client.is_over()
     }
 }
 
@@ -118,9 +109,17 @@ fn not_there(config: &Config) -> Error {
     }
 }
 
+fn hosts(config: &Config) -> Vec<(String, u16)> {
+    let hosts = config.hosts.iter();
+    hosts.map(|host| (host.name.clone(), host.port)).collect()
+}
+
+/// Where the ensemble says who belongs to it.
+const SERVERS: &str = "/zookeeper/config";
+
 /// How many servers vote, from the ensemble's own configuration.
 async fn voters(client: &zk::Client) -> Voters {
-    match client.get_config().await {
+    match client.data(SERVERS).await {
         Ok((data, _)) => {
             let text = String::from_utf8_lossy(&data);
             let servers = text.lines().filter(|line| line.starts_with("server."));
@@ -145,7 +144,7 @@ const AUTHORITIES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
-fn tls_options(tls: &Tls) -> Result<zk::TlsOptions, Error> {
+fn tls_settings(tls: &Tls) -> Result<Arc<rustls::ClientConfig>, Error> {
     let system = || {
         let found = AUTHORITIES.iter().map(Path::new).find(|file| file.exists());
         found.ok_or_else(|| {
@@ -158,30 +157,47 @@ fn tls_options(tls: &Tls) -> Result<zk::TlsOptions, Error> {
         Some(file) => file,
         None => system()?,
     };
-    let wrong = |file: &Path, error: zk::Error| {
-        Error::invalid(format_args!(
-            "zookeeper: {} is of no use for TLS: {error}",
-            file.display()
-        ))
-    };
-    let mut options = zk::TlsOptions::new()
-        .with_pem_ca(&read(authorities)?)
-        .map_err(|error| wrong(authorities, error))?;
-    if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
-        let (text, secret) = (read(certificate)?, read(key)?);
-        if !text.contains("BEGIN CERTIFICATE") {
-            let reason = zk::Error::BadArguments(&"there is no certificate in it");
-            return Err(wrong(certificate, reason));
-        }
-        options = options
-            .with_pem_identity(&text, &secret)
-            .map_err(|error| wrong(certificate, error))?;
+    let mut roots = rustls::RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates(authorities)?);
+    if added == 0 {
+        return Err(of_no_use(authorities, &"there is no authority in it"));
     }
-    Ok(options)
+    // Given here, so that no process-wide provider is ever chosen behind the program's back.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let settings = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::invalid(format_args!("zookeeper: no TLS: {error}")))?
+        .with_root_certificates(roots);
+    let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
+        return Ok(Arc::new(settings.with_no_client_auth()));
+    };
+    let secret =
+        PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| of_no_use(key, &error))?;
+    settings
+        .with_client_auth_cert(certificates(certificate)?, secret)
+        .map(Arc::new)
+        .map_err(|error| of_no_use(certificate, &error))
 }
 
-fn read(file: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(file)
+/// The certificates of a file; at least one.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(file)?).collect();
+    let all = all.map_err(|error| of_no_use(file, &error))?;
+    match all.is_empty() {
+        true => Err(of_no_use(file, &"there is no certificate in it")),
+        false => Ok(all),
+    }
+}
+
+fn of_no_use(file: &Path, why: &dyn std::fmt::Display) -> Error {
+    let file = file.display();
+    Error::invalid(format_args!(
+        "zookeeper: {file} is of no use for TLS: {why}"
+    ))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file)
         .map_err(|error| Error::invalid(format_args!("zookeeper: {}: {error}", file.display())))
 }
 
@@ -234,15 +250,10 @@ mod tests {
         let unknown = [
             Zk::ConnectionLoss,
             Zk::SessionExpired,
-            Zk::SessionMoved,
-            Zk::Timeout,
+            Zk::Closed,
             Zk::NoHosts,
-            Zk::ClientClosed,
-            Zk::Throttled,
-            Zk::NotReadOnly,
-            Zk::MarshallingError,
-            Zk::UnexpectedErrorCode(-1),
-            Zk::UnexpectedError("?".into()),
+            Zk::Garbled,
+            Zk::Code(-1),
             Zk::NoNode,
         ];
         for error in unknown {

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use zookeeper_client as zk;
-
 use super::BACKEND;
 use super::claims::{Begun, Key, Node, Place, key};
 use super::client::{Session, fault};
-use super::familiar::Left;
 use super::holding;
 use super::line;
 use super::looking::{Judged, contenders};
 use super::names::{Contender, is_of, prefix};
 use super::shared::Shared;
 use super::waiting;
+use super::wire as zk;
 use crate::backend::{Entry, Released, Standing};
 use crate::claim::Claim;
 use crate::error::Error;
@@ -98,7 +96,7 @@ impl Shared {
     ) -> Standing {
         match (judged, self.claims.place(&key(claim))) {
             (Judged::Holds, Some(place)) => {
-                holding::mind(self, key(claim));
+                holding::mind(self, &key(claim));
                 Standing::Holds {
                     order: place.node.map_or(0, |node| node.order),
                     lease_left: claim.lease.min(session.silence),
@@ -150,7 +148,7 @@ impl Shared {
                 continue;
             }
             let path = self.path(&claim.name, &child);
-            let stat = session.client.check_stat(&path).await;
+            let stat = session.client.stat(&path).await;
             let stat = stat.map_err(|error| fault("finding the own claim", error))?;
             let Some(stat) = stat else { continue };
             if stat.ephemeral_owner == session.id() && !found {
@@ -158,7 +156,7 @@ impl Shared {
                 self.claims.settle(&key(claim), Node { child, order });
                 found = true;
             } else {
-                let deleted = session.client.delete(&path, None).await;
+                let deleted = session.client.delete(&path).await;
                 deleted
                     .or_else(no_node)
                     .map_err(|error| fault("deleting a dead claim", error))?;
@@ -192,7 +190,7 @@ impl Shared {
 
     /// Makes the claim's node and lists its siblings: both are sent at once, and the servers answer a
     /// session in order. Where we were alone just now, the number of the new node tells whether we still
-    /// are, and nothing has to be listed.
+    /// are, and nothing has to be listed: see [`super::familiar`].
     async fn make_node(&self, session: &Session, claim: &Claim) -> Result<Made, Error> {
         let Some(place) = self.claims.place(&key(claim)) else {
             return Err(fault("entering", zk::Error::SessionExpired));
@@ -201,15 +199,17 @@ impl Shared {
         let prefix = prefix(self.config.style, &claim.id, claim.mode);
         let path = format!("{parent}/{prefix}");
         let note = place.note.text();
-        let kind = zk::CreateMode::EphemeralSequential.with_acls(self.access());
         let mut left = self.familiar.take_left(&claim.name);
         for _ in 0..ATTEMPTS {
-            let made = session.client.create(&path, note.as_bytes(), &kind);
-            let listed = match left {
-                None => Some(session.client.list_children(&parent)),
-                Some(_) => None,
-            };
-            let (stat, number) = match made.await {
+            let kind = zk::Kind::EphemeralSequential;
+            let made = session
+                .client
+                .create(&path, note.as_bytes(), kind, self.access());
+            let known = left.as_ref().is_some_and(|left| left.parent.is_some());
+            // Whoever comes again will come once more.
+            let heard = (left.is_some() && !known).then(|| session.client.stat_and_watch(&parent));
+            let listed = (!known).then(|| session.client.children(&parent));
+            let (made, stat) = match made.await {
                 Ok(made) => made,
                 Err(zk::Error::NoNode) => {
                     left = None;
@@ -218,19 +218,25 @@ impl Shared {
                 }
                 Err(error) => return Err(self.not_made(claim, error)),
             };
+            let number = made.strip_prefix(&path).unwrap_or_default();
             let node = Node {
                 child: format!("{prefix}{number}"),
                 order: order_of(&stat)?,
             };
             self.claims.settle(&key(claim), node.clone());
-            let number = i32::try_from(number.into_i64()).unwrap_or(0);
-            if left.is_some_and(|left| left.proves_alone(number, self.clock.now())) {
+            let number = number.parse().unwrap_or(0);
+            if left.as_ref().is_some_and(|left| left.proves_alone(number)) {
                 self.claims.holds(&key(claim), Some(number));
                 return Ok(Made::Alone);
             }
+            if let Some(heard) = heard
+                && let Ok(Some((_, watcher))) = heard.await
+            {
+                self.familiar.note_parent(&claim.name, watcher);
+            }
             let children = match listed {
                 Some(listed) => listed.await,
-                None => session.client.list_children(&parent).await,
+                None => session.client.children(&parent).await,
             };
             let children = children.map_err(|error| fault("listing the claims", error))?;
             return Ok(Made::Among(node, contenders(&children)));
@@ -252,17 +258,20 @@ impl Shared {
     /// The name's node is a container: the servers remove it some time after it is empty.
     async fn make_parent(&self, session: &Session, name: &Name) -> Result<(), Error> {
         let parent = self.parent(name);
-        let container = zk::CreateMode::Container.with_acls(self.access());
         let during = "making the name's node";
-        match session.client.create(&parent, &[], &container).await {
+        let make = || {
+            let kind = zk::Kind::Container;
+            session.client.create(&parent, &[], kind, self.access())
+        };
+        match make().await {
             Ok(_) | Err(zk::Error::NodeExists) => return Ok(()),
             Err(zk::Error::NoNode) => {}
             Err(error) => return Err(fault(during, error)),
         }
-        let lasting = zk::CreateMode::Persistent.with_acls(self.access());
-        let made = session.client.mkdir(&self.config.chroot, &lasting).await;
-        made.map_err(|error| fault("making the path of the locks", error))?;
-        match session.client.create(&parent, &[], &container).await {
+        let path = session.client.make_path(&self.config.chroot, self.access());
+        path.await
+            .map_err(|error| fault("making the path of the locks", error))?;
+        match make().await {
             Ok(_) | Err(zk::Error::NodeExists) => Ok(()),
             Err(error) => Err(fault(during, error)),
         }
@@ -285,11 +294,10 @@ impl Shared {
         let released = match &place.node {
             Some(node) => {
                 let path = self.path(&key.0, &node.child);
-                let at = self.clock.now();
-                match place.session.client.delete(&path, None).await {
+                match place.session.client.delete(&path).await {
                     Ok(()) => {
                         if let Some(number) = place.alone {
-                            self.familiar.note_left(&key.0, Left { number, at });
+                            self.familiar.note_left(&key.0, number);
                         }
                         Released::Freed
                     }
@@ -312,7 +320,7 @@ impl Shared {
             if !is_of(&child, id) {
                 continue;
             }
-            match session.client.delete(&self.path(name, &child), None).await {
+            match session.client.delete(&self.path(name, &child)).await {
                 Ok(()) => released = Released::Freed,
                 Err(zk::Error::NoNode) => {}
                 Err(error) => return Err(fault("releasing", error)),

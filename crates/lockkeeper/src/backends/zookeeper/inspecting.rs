@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use zookeeper_client as zk;
 
 use super::client::{Session, fault};
 use super::entering::order_of;
 use super::names::{Contender, name_of};
 use super::note::{Note, stranger};
 use super::shared::Shared;
+use super::wire as zk;
 use crate::backend::{ClaimView, LockView, Query, Released};
 use crate::claim::Party;
 use crate::error::Error;
@@ -53,7 +53,7 @@ impl Shared {
     async fn names(&self, session: &Session) -> Result<Vec<Name>, Error> {
         let chroot = &self.config.chroot;
         let synced = session.client.sync(chroot);
-        let listed = session.client.list_children(chroot);
+        let listed = session.client.children(chroot);
         synced.await.map_err(|error| fault("catching up", error))?;
         match listed.await {
             Ok(children) => Ok(children.iter().filter_map(|child| name_of(child)).collect()),
@@ -83,7 +83,7 @@ impl Shared {
     async fn look(&self, session: &Session, name: &Name) -> Result<Vec<Seen>, Error> {
         let listed = self.list(session, name).await?;
         let paths = listed.iter().map(|one| self.path(name, &one.child));
-        let read = join_all(paths.map(|path| session.client.get_data(&path))).await;
+        let read = join_all(paths.map(|path| session.client.data(&path))).await;
         let mut all = Vec::with_capacity(listed.len());
         for (mut contender, read) in listed.into_iter().zip(read) {
             let (data, stat) = match read {
@@ -136,13 +136,10 @@ impl Shared {
             let lines = record.lines().chain([line.as_str()]);
             let lines: Vec<&str> = lines.collect();
             let kept = lines[lines.len().saturating_sub(BROKEN_KEPT)..].join("\n");
-            let mut both = session.client.new_multi_writer();
-            let filled = both.add_delete(&path, None).and_then(|()| {
-                both.add_set_data(&self.record_path(), kept.as_bytes(), Some(version))
-            });
-            filled.map_err(|error| fault("breaking a claim", error))?;
-            match both.commit().await.map_err(zk::Error::from) {
-                Ok(_) => return Ok(Released::Freed),
+            let record = self.record_path();
+            let record = (record.as_str(), kept.as_bytes(), version);
+            match session.client.delete_and_set(&path, record).await {
+                Ok(()) => return Ok(Released::Freed),
                 Err(zk::Error::NoNode) => return Ok(Released::Gone),
                 Err(zk::Error::BadVersion) => {}
                 Err(error) => return Err(fault("breaking a claim", error)),
@@ -162,11 +159,11 @@ impl Shared {
     async fn record(&self, session: &Session) -> Result<(String, i32), Error> {
         let path = self.record_path();
         let during = "reading the record of breaks";
-        match session.client.get_data(&path).await {
+        match session.client.data(&path).await {
             Ok((data, stat)) => Ok((String::from_utf8_lossy(&data).into_owned(), stat.version)),
             Err(zk::Error::NoNode) => {
-                let lasting = zk::CreateMode::Persistent.with_acls(self.access());
-                match session.client.create(&path, &[], &lasting).await {
+                let kind = zk::Kind::Lasting;
+                match session.client.create(&path, &[], kind, self.access()).await {
                     Ok(_) | Err(zk::Error::NodeExists) => Ok((String::new(), 0)),
                     Err(error) => Err(fault(during, error)),
                 }

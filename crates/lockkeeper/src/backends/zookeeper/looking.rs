@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use zookeeper_client as zk;
 
 use super::claims::{Key, Node};
 use super::client::{Session, fault};
@@ -11,6 +10,7 @@ use super::line::{self, Line, Sorted};
 use super::names::{Contender, contender};
 use super::note::Note;
 use super::shared::Shared;
+use super::wire as zk;
 use crate::error::Error;
 use crate::rule::Verdict;
 use crate::{Mode, Name};
@@ -50,10 +50,24 @@ impl Shared {
         let parent = self.parent(name);
         // A server may lag behind the others; this catches up with them first.
         let synced = session.client.sync(&parent);
-        let listed = session.client.list_children(&parent);
+        let listed = session.client.children(&parent);
         synced.await.map_err(|error| fault("catching up", error))?;
         match listed.await {
             Ok(children) => Ok(children),
+            Err(zk::Error::NoNode) => Ok(Vec::new()),
+            Err(error) => Err(fault("listing the claims", error)),
+        }
+    }
+
+    /// The claims of a name as the server knows them that has just told us of a change. It may lag behind the others: then
+    /// it shows some who have left since, and a watch on one of them will tell.
+    pub(super) async fn list_here(
+        &self,
+        session: &Session,
+        name: &Name,
+    ) -> Result<Vec<Contender>, Error> {
+        match session.client.children(&self.parent(name)).await {
+            Ok(children) => Ok(contenders(&children)),
             Err(zk::Error::NoNode) => Ok(Vec::new()),
             Err(error) => Err(fault("listing the claims", error)),
         }
@@ -101,7 +115,7 @@ impl Shared {
         all: Vec<Contender>,
     ) -> Result<Line, Error> {
         let paths = all.iter().map(|one| self.path(&key.0, &one.child));
-        let asked = join_all(paths.map(|path| session.client.check_stat(&path))).await;
+        let asked = join_all(paths.map(|path| session.client.stat(&path))).await;
         let mut dated = Vec::with_capacity(all.len());
         for (one, stat) in all.into_iter().zip(asked) {
             let stat = stat.map_err(|error| fault("looking at the claims ahead", error))?;
@@ -126,7 +140,7 @@ impl Shared {
             .filter(|contender| contender.mode == Mode::Exclusive)
             .collect();
         let paths = exclusive.iter().map(|one| self.path(name, &one.child));
-        let read = join_all(paths.map(|path| session.client.get_data(&path))).await;
+        let read = join_all(paths.map(|path| session.client.data(&path))).await;
         for (contender, read) in exclusive.iter_mut().zip(read) {
             match read {
                 Ok((data, stat)) => {

@@ -20,13 +20,13 @@
 //! Entering makes the node and lists its siblings in one round trip; the transaction that made the node
 //! (`czxid`) is the order number, and the claim id in the node's name finds it again when the reply was
 //! lost. Releasing deletes it. A waiter watches the one node ahead whose leaving can let it in, and knows by
-//! its last listing whether it holds then, without asking. A hold that lasts watches its own node, unless its keeper
-//! has very many: who is broken by an operator learns it at once.
+//! its last listing whether it holds then, without asking. A hold that lasts watches its own node: who is broken
+//! by an operator learns it at once.
 //!
-//! A renewal sends nothing that costs the ensemble a write: `sync`, which is the leader's word that the
-//! session lives, and a look at the own nodes, one by one if they are few, else all at once. Leases of
-//! single claims are kept by this process: it deletes the nodes of those that were not renewed. If it is
-//! dead, the session ends, and everything with it.
+//! A renewal asks for a sign of life: a ping, or where servers are several a `sync`, which is the leader's word that
+//! the session lives. That nothing happened to its nodes is known by their watches. Leases of single claims are kept by
+//! this process: it deletes the nodes of those that were not renewed. If it is dead, the session ends, and
+//! everything with it.
 //!
 //! # What to know before relying on it
 //!
@@ -57,6 +57,7 @@ mod note;
 mod renewing;
 mod shared;
 mod waiting;
+mod wire;
 
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ pub async fn connect(config: &Config, clock: Clock) -> Result<Arc<dyn Backend>, 
     tokio::spawn(shared::keep_beat(Arc::downgrade(&session), clock.clone()));
     let tasks = [
         tokio::spawn(shared::keep_session(Arc::downgrade(&shared), session)).abort_handle(),
-        tokio::spawn(shared::end_leases(Arc::downgrade(&shared), clock)).abort_handle(),
+        tokio::spawn(shared::end_leases(Arc::downgrade(&shared), clock.clone())).abort_handle(),
+        tokio::spawn(holding::mind_all(Arc::downgrade(&shared), clock)).abort_handle(),
     ];
     Ok(Arc::new(ZooKeeperBackend { shared, tasks }))
 }

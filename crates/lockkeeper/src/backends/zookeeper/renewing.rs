@@ -1,18 +1,18 @@
-//! Renewing: one round trip for any number of claims, which proves that the session lives and tells
-//! which of its nodes do.
+//! Renewing: one round trip for any number of claims, which proves that the session lives. That nothing has happened
+//! to their nodes is known by their watches; about claims without watches the servers are asked.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use zookeeper_client as zk;
 
 use super::claims::{Place, key};
-use super::client::{Session, fault};
+use super::client::{Session, Voters, fault};
 use super::looking::Judged;
 use super::shared::Shared;
 use super::waiting;
+use super::wire as zk;
 use crate::Mode;
 use crate::backend::Standing;
 use crate::claim::Claim;
@@ -32,6 +32,13 @@ pub(super) struct Roll {
     paths: Arc<HashSet<String>>,
 }
 
+/// When the latest sign of life of a session was asked for.
+#[derive(Debug)]
+pub(super) struct Word {
+    sent: Moment,
+    session: i64,
+}
+
 impl Shared {
     pub(super) async fn renew(self: &Arc<Self>, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         claims
@@ -42,26 +49,103 @@ impl Shared {
         for claim in claims {
             places.push(self.settled(claim, asked).await?);
         }
-        let listed: Vec<(&Claim, &Place)> = claims
-            .iter()
-            .zip(&places)
-            .filter_map(|(claim, place)| Some((claim, place.as_ref()?)))
-            .collect();
-        let Some(session) = listed.first().map(|(_, place)| place.session.clone()) else {
+        let known = |place: &&Option<Place>| place.as_ref().is_some_and(Place::is_as_it_was);
+        let Some(session) = places.iter().flatten().map(|it| it.session.clone()).next() else {
             return Ok(vec![Standing::Gone; claims.len()]);
         };
-        let (sent, alive, unchanged) = self.ask(&session, &listed, asked).await?;
-        let mut seen = alive.into_iter().zip(unchanged);
-        let mut standings = Vec::with_capacity(claims.len());
-        for (claim, place) in claims.iter().zip(&places) {
-            standings.push(
-                match place.as_ref().and_then(|place| Some((place, seen.next()?))) {
-                    Some((place, seen)) => self.standing(claim, place, seen, (asked, sent)).await?,
-                    None => Standing::Gone,
-                },
-            );
+        let told = match places.iter().any(|place| known(&place)) {
+            true => self.sign_of_life(&session, asked, &places).await?,
+            false => asked,
+        };
+        // Whatever happened before that sign is in the book by now.
+        let mut standings = vec![Standing::Gone; claims.len()];
+        let mut unheard = Vec::new();
+        for (at, claim) in claims.iter().enumerate() {
+            let Some(place) = places[at].as_ref().and(self.claims.place(&key(claim))) else {
+                continue;
+            };
+            if place.over {
+                continue;
+            }
+            match known(&&Some(place.clone())) && Arc::ptr_eq(&place.session, &session) {
+                true => standings[at] = self.unchanged(claim, &place, (asked, told)),
+                false => unheard.push((at, claim, place)),
+            }
         }
+        self.ask_about(&unheard, asked, &mut standings).await?;
         Ok(standings)
+    }
+
+    /// The standing of a claim for which nothing has changed.
+    fn unchanged(&self, claim: &Claim, place: &Place, when: (Moment, Moment)) -> Standing {
+        match &place.line {
+            None => Standing::Holds {
+                order: place.node.as_ref().map_or(0, |node| node.order),
+                lease_left: self.lease_left(claim, &place.session, when),
+            },
+            Some(line) => self.waits(line.len(), &place.session),
+        }
+    }
+
+    /// Asks the servers about those claims for which nobody listens yet, or whose news is to be looked at.
+    async fn ask_about(
+        self: &Arc<Self>,
+        unheard: &[(usize, &Claim, Place)],
+        asked: Moment,
+        standings: &mut [Standing],
+    ) -> Result<(), Error> {
+        let Some((_, _, first)) = unheard.first() else {
+            return Ok(());
+        };
+        let listed: Vec<_> = unheard
+            .iter()
+            .map(|(_, claim, place)| (*claim, place))
+            .collect();
+        let (sent, alive, unchanged) = self.ask(&first.session, &listed, asked).await?;
+        let seen = alive.into_iter().zip(unchanged);
+        for ((at, claim, place), seen) in unheard.iter().zip(seen) {
+            standings[*at] = self.standing(claim, place, seen, (asked, sent)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a sign of life that was asked for now, and tells when that was: of the one server, or of the leader. All
+    /// news from before it have come before it. Those who ask at the same time share it; of many holds, those who ask at
+    /// about the same time.
+    async fn sign_of_life(
+        &self,
+        session: &Session,
+        asked: Moment,
+        places: &[Option<Place>],
+    ) -> Result<Moment, Error> {
+        let mut word = self.word.lock().await;
+        let all_hold = || places.iter().flatten().all(|place| place.line.is_none());
+        let slack = match places.len() > FEW && all_hold() {
+            true => session.silence / 200,
+            false => Duration::ZERO,
+        };
+        if let Some(word) = &*word
+            && word.session == session.id()
+            && word.sent + slack >= asked
+        {
+            return Ok(word.sent);
+        }
+        let during = "renewing leases";
+        let sent = self.clock.now();
+        let told = match session.voters {
+            Voters::One => session.client.ping().await,
+            _ => session
+                .client
+                .sync(&self.config.chroot)
+                .await
+                .map(|()| sent),
+        };
+        let sent = told.map_err(|error| fault(during, error))?;
+        *word = Some(Word {
+            sent,
+            session: session.id(),
+        });
+        Ok(sent)
     }
 
     /// The place of a claim that is in the list, as far as this keeper knows; its lease starts anew.
@@ -98,13 +182,13 @@ impl Shared {
         let few = own.len() <= FEW;
         let synced = few.then(|| session.client.sync(&self.config.chroot));
         let each = own.iter().filter(|_| few);
-        let each = join_all(each.map(|path| session.client.check_stat(path)));
+        let each = join_all(each.map(|path| session.client.stat(path)));
         let ahead = join_all(listed.iter().map(|(claim, place)| {
             let watched = place.watched().into_iter();
             let asks = watched.map(|contender| {
                 let stat = session
                     .client
-                    .check_stat(&self.path(&claim.name, &contender.child));
+                    .stat(&self.path(&claim.name, &contender.child));
                 async move {
                     Ok::<_, zk::Error>(
                         stat.await?
@@ -154,7 +238,7 @@ impl Shared {
         let during = "renewing leases";
         let called = self.clock.now();
         let synced = session.client.sync(&self.config.chroot);
-        let listed = session.client.list_ephemerals(&self.config.chroot);
+        let listed = session.client.ephemerals(&self.config.chroot);
         synced.await.map_err(|error| fault(during, error))?;
         let paths = listed.await.map_err(|error| fault(during, error))?;
         let paths = Arc::new(paths.into_iter().collect::<HashSet<String>>());
@@ -225,12 +309,8 @@ impl Shared {
                 let child = place.node.as_ref().map_or("", |node| node.child.as_str());
                 let path = self.path(&claim.name, child);
                 let session = &place.session;
-                match session
-                    .client
-                    .set_data(&path, note.text().as_bytes(), None)
-                    .await
-                {
-                    Ok(_) => self.claims.becomes_shared(&key(claim)),
+                match session.client.set_data(&path, note.text().as_bytes()).await {
+                    Ok(()) => self.claims.becomes_shared(&key(claim)),
                     Err(zk::Error::NoNode) => {
                         self.claims.forget(&key(claim));
                         return Ok(Standing::Gone);

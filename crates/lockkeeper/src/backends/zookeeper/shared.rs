@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use zookeeper_client as zk;
+use tokio::sync::{Notify, watch};
 
 use super::BACKEND;
 use super::claims::{Claims, Key};
@@ -13,7 +12,8 @@ use super::client::{Session, fault};
 use super::config::Config;
 use super::familiar::Familiar;
 use super::names::element;
-use super::renewing::Roll;
+use super::renewing::{Roll, Word};
+use super::wire as zk;
 use crate::Name;
 use crate::backend::{Bell, Wake};
 use crate::claim::Claim;
@@ -32,6 +32,9 @@ pub(super) struct Shared {
     pub(super) guarantees: Guarantees,
     pub(super) claims: Claims,
     pub(super) roll: tokio::sync::Mutex<Option<Roll>>,
+    pub(super) word: tokio::sync::Mutex<Option<Word>>,
+    /// There is a new hold.
+    pub(super) held: Arc<Notify>,
     pub(super) familiar: Familiar,
     link: watch::Sender<Link>,
 }
@@ -67,6 +70,8 @@ impl Shared {
             roll: tokio::sync::Mutex::new(None),
             link: watch::channel(Link::Up(session)).0,
             familiar: Familiar::default(),
+            word: tokio::sync::Mutex::new(None),
+            held: Arc::default(),
         }
     }
 
@@ -80,7 +85,7 @@ impl Shared {
                 Link::Down(None) => {}
             }
             let changed = link.changed().await;
-            changed.map_err(|_| fault("waiting for a session", zk::Error::ClientClosed))?;
+            changed.map_err(|_| fault("waiting for a session", zk::Error::Closed))?;
         }
     }
 
@@ -95,10 +100,10 @@ impl Shared {
 
     /// With a user, what that user makes is that user's alone. To delete a node takes a right on its
     /// parent, so every node has to be closed.
-    pub(super) fn access(&self) -> zk::Acls<'static> {
+    pub(super) fn access(&self) -> zk::Access {
         match self.config.digest {
-            Some(_) => zk::Acls::creator_all(),
-            None => zk::Acls::anyone_all(),
+            Some(_) => zk::Access::Creator,
+            None => zk::Access::Anyone,
         }
     }
 
@@ -124,14 +129,16 @@ impl Shared {
 /// Keeps a session: hears of its troubles, and opens a new one when it is over.
 pub(super) async fn keep_session(shared: Weak<Shared>, mut session: Arc<Session>) {
     loop {
-        let mut states = session.client.state_watcher();
+        let mut states = session.client.states();
         while !session.is_over() {
-            let state = states.changed().await;
+            if states.changed().await.is_err() {
+                break;
+            }
             let Some(shared) = shared.upgrade() else {
                 return;
             };
             // Back in touch: what happened meanwhile may have been missed.
-            if state == zk::SessionState::SyncConnected {
+            if *states.borrow() == zk::State::Connected {
                 shared.bell.ring(Wake::LookAll);
             }
         }
@@ -192,7 +199,7 @@ pub(super) async fn keep_beat(session: Weak<Session>, clock: Clock) {
             return;
         };
         let next = clock.now() + beat;
-        let heard = session.client.check_stat("/");
+        let heard = session.client.stat("/");
         // Nothing but the keeper keeps a session.
         drop(session);
         let _the_next_one_may_be = heard.await;

@@ -5,14 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use zookeeper_client as zk;
 
-use super::claims::{Key, Node, Place};
-use super::client::Session;
+use super::claims::{Ears, Key, Node, Place};
 use super::holding;
 use super::looking::Judged;
 use super::names::Contender;
 use super::shared::Shared;
+use super::wire as zk;
 use crate::Mode;
 use crate::backend::Wake;
 use crate::rule::Verdict;
@@ -88,39 +87,51 @@ async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change
     let Some(own) = own_path(shared, key, place) else {
         return Change::Unknown;
     };
-    // A session hears of changes in their order. So if the claim was broken before the one ahead left, that
-    // is heard first, and the claim is not taken for a holder.
-    let own = client.check_and_watch_stat(&own);
-    let set = join_all(paths.iter().map(|path| client.check_and_watch_stat(path))).await;
+    // A session hears of changes in their order. So if the claim was broken before the one ahead left, its own watch
+    // does not stand any more by then, and the claim is not taken for a holder.
+    let own = client.stat_and_watch(&own);
+    let set = join_all(paths.iter().map(|path| client.stat_and_watch(path))).await;
     let own = match own.await {
-        Ok((Some(_), watcher)) => watcher,
-        Ok((None, _)) => return Change::OwnGone,
+        Ok(Some((_, watcher))) => watcher,
+        Ok(None) => return Change::OwnGone,
         Err(_) => return Change::Unknown,
+    };
+    let own_ear = own.ear();
+    let mut ears = Ears {
+        own: own_ear.clone(),
+        ahead: Vec::new(),
     };
     let (mut left, mut changed, mut events) = (Vec::new(), false, Vec::new());
     for (ahead, answer) in watched.iter().zip(set) {
         match answer {
-            Ok((None, _)) => left.push(ahead.child.clone()),
-            Ok((Some(stat), _)) if stat.version != ahead.version => {
+            Ok(None) => left.push(ahead.child.clone()),
+            Ok(Some((stat, _))) if stat.version != ahead.version => {
                 changed = true;
                 if let Some(shared) = shared.upgrade() {
                     shared.claims.saw(key, &ahead.child, stat.version);
                 }
             }
-            Ok((Some(_), watcher)) => events.push(Box::pin(next_event(ahead, watcher))),
+            Ok(Some((_, watcher))) => {
+                ears.ahead.push((ahead.child.clone(), watcher.ear()));
+                events.push(Box::pin(next_event(ahead, watcher)));
+            }
             Err(_) => return Change::Unknown,
         }
     }
-    if !left.is_empty() {
-        return Change::Left(left);
+    if let Some(shared) = shared.upgrade() {
+        shared.claims.hears(key, ears);
     }
-    if changed || events.is_empty() {
-        return Change::Other;
-    }
-    tokio::select! {
-        biased;
-        change = own_event(own) => change,
-        (change, ..) = select_all(events) => change,
+    let change = match (left.is_empty(), changed || events.is_empty()) {
+        (false, _) => Change::Left(left),
+        (true, true) => Change::Other,
+        (true, false) => tokio::select! {
+            change = own_event(own) => change,
+            (change, ..) = select_all(events) => change,
+        },
+    };
+    match change {
+        Change::Left(_) if !own_ear.stands() => Change::Other,
+        change => change,
     }
 }
 
@@ -129,19 +140,19 @@ fn own_path(shared: &Weak<Shared>, key: &Key, place: &Place) -> Option<String> {
     Some(shared.upgrade()?.path(&key.0, &node.child))
 }
 
-async fn own_event(watcher: zk::OneshotWatcher) -> Change {
-    match watcher.changed().await.event_type {
-        zk::EventType::NodeDeleted => Change::OwnGone,
-        zk::EventType::Session => Change::Unknown,
-        _ => Change::Other,
+async fn own_event(watcher: zk::Watcher) -> Change {
+    match watcher.await {
+        zk::Event::Deleted => Change::OwnGone,
+        zk::Event::Lost => Change::Unknown,
+        zk::Event::Changed => Change::Other,
     }
 }
 
-async fn next_event(ahead: &Contender, watcher: zk::OneshotWatcher) -> Change {
-    match watcher.changed().await.event_type {
-        zk::EventType::NodeDeleted => Change::Left(vec![ahead.child.clone()]),
-        zk::EventType::Session => Change::Unknown,
-        _ => Change::Other,
+async fn next_event(ahead: &Contender, watcher: zk::Watcher) -> Change {
+    match watcher.await {
+        zk::Event::Deleted => Change::Left(vec![ahead.child.clone()]),
+        zk::Event::Lost => Change::Unknown,
+        zk::Event::Changed => Change::Other,
     }
 }
 
@@ -165,19 +176,17 @@ impl Shared {
         if !left.is_empty() && holds {
             self.claims.holds(key, None);
             self.ring(key, node);
-            self.check_own_node(key, &place.session, node).await;
-            // Last, since it takes the place of this task.
-            holding::mind(self, key.clone());
+            holding::mind(self, key);
             return Waits::NoLonger;
         }
-        let Ok(listed) = self.list(&place.session, &key.0).await else {
+        let Ok(listed) = self.list_here(&place.session, &key.0).await else {
             self.clock.sleep_until(self.clock.now() + PAUSE).await;
             return Waits::Still;
         };
         match self.judge(key, (&place.session, node), listed).await {
             Ok(Judged::Holds) => {
                 self.ring(key, node);
-                holding::mind(self, key.clone());
+                holding::mind(self, key);
                 Waits::NoLonger
             }
             Ok(Judged::Gone) => {
@@ -195,15 +204,6 @@ impl Shared {
         });
         tell_those_behind(self, key.clone());
     }
-
-    /// An operator may have broken the claim just before it came to hold; then that was no news.
-    async fn check_own_node(&self, key: &Key, session: &Session, node: &Node) {
-        let path = self.path(&key.0, &node.child);
-        if let Ok(None) = session.client.check_stat(&path).await {
-            self.claims.forget(key);
-            self.bell.ring(Wake::Look(key.1));
-        }
-    }
 }
 
 /// A claim for permits that has come to hold says so by a change of its node: whoever waits behind it for
@@ -219,7 +219,7 @@ pub(super) fn tell_those_behind(shared: &Arc<Shared>, key: Key) {
     let said = place
         .session
         .client
-        .set_data(&path, place.note.text().as_bytes(), None);
+        .set_data(&path, place.note.text().as_bytes());
     // If it is lost, their next renewal tells.
     tokio::spawn(async move { drop(said.await) });
 }
