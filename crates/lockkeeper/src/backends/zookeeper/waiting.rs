@@ -1,6 +1,8 @@
 //! Waiting: one task per waiting claim listens to those few ahead whose leaving can let it in, and rings
 //! when it holds. Nothing is sent while nothing changes.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -48,7 +50,9 @@ async fn stand(shared: Weak<Shared>, key: Key) {
         if place.line.is_none() || place.over || place.session.is_over() {
             return;
         }
-        let change = change_ahead(&shared, &key, &place).await;
+        // Its watch is given up when this round is over: to tell the servers so before whoever waits is told would
+        // keep it waiting.
+        let (change, _own) = change_ahead(&shared, &key, &place).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
@@ -73,28 +77,24 @@ async fn stand(shared: Weak<Shared>, key: Key) {
 
 /// Waits for the first change among those that are watched. There is no gap: a watch is set by a question
 /// whose answer tells what was true when it was set.
-async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change {
+async fn change_ahead(
+    shared: &Weak<Shared>,
+    key: &Key,
+    place: &Place,
+) -> (Change, Option<OwnEvent>) {
     let watched = place.watched();
-    let Some(paths) = shared.upgrade().map(|shared| {
-        let paths = watched
-            .iter()
-            .map(|ahead| shared.path(&key.0, &ahead.child));
-        paths.collect::<Vec<String>>()
-    }) else {
-        return Change::Unknown;
+    let Some((own, paths)) = paths(shared, key, place) else {
+        return (Change::Unknown, None);
     };
     let client = &place.session.client;
-    let Some(own) = own_path(shared, key, place) else {
-        return Change::Unknown;
-    };
     // A session hears of changes in their order. So if the claim was broken before the one ahead left, its own watch
     // does not stand any more by then, and the claim is not taken for a holder.
     let own = client.stat_and_watch(&own);
     let set = join_all(paths.iter().map(|path| client.stat_and_watch(path))).await;
     let own = match own.await {
         Ok(Some((_, watcher))) => watcher,
-        Ok(None) => return Change::OwnGone,
-        Err(_) => return Change::Unknown,
+        Ok(None) => return (Change::OwnGone, None),
+        Err(_) => return (Change::Unknown, None),
     };
     let own_ear = own.ear();
     let mut ears = Ears {
@@ -115,29 +115,38 @@ async fn change_ahead(shared: &Weak<Shared>, key: &Key, place: &Place) -> Change
                 ears.ahead.push((ahead.child.clone(), watcher.ear()));
                 events.push(Box::pin(next_event(ahead, watcher)));
             }
-            Err(_) => return Change::Unknown,
+            Err(_) => return (Change::Unknown, None),
         }
     }
     if let Some(shared) = shared.upgrade() {
         shared.claims.hears(key, ears);
     }
+    let mut own: OwnEvent = Box::pin(own_event(own));
     let change = match (left.is_empty(), changed || events.is_empty()) {
         (false, _) => Change::Left(left),
         (true, true) => Change::Other,
         (true, false) => tokio::select! {
-            change = own_event(own) => change,
+            change = &mut own => change,
             (change, ..) = select_all(events) => change,
         },
     };
-    match change {
+    let change = match change {
         Change::Left(_) if !own_ear.stands() => Change::Other,
         change => change,
-    }
+    };
+    (change, Some(own))
 }
 
-fn own_path(shared: &Weak<Shared>, key: &Key, place: &Place) -> Option<String> {
-    let node = place.node.as_ref()?;
-    Some(shared.upgrade()?.path(&key.0, &node.child))
+/// What happens to the claim's own node.
+type OwnEvent = Pin<Box<dyn Future<Output = Change> + Send>>;
+
+/// Of the claim's own node, and of those that are watched.
+fn paths(shared: &Weak<Shared>, key: &Key, place: &Place) -> Option<(String, Vec<String>)> {
+    let (shared, node) = (shared.upgrade()?, place.node.as_ref()?);
+    let path = |child: &str| shared.path(&key.0, child);
+    let watched = place.watched();
+    let ahead = watched.iter().map(|ahead| path(&ahead.child));
+    Some((path(&node.child), ahead.collect()))
 }
 
 async fn own_event(watcher: zk::Watcher) -> Change {
