@@ -24,7 +24,9 @@ use super::reply::{self, Said};
 
 /// What is read at once at most.
 const PIECE: usize = 16 * 1024;
-/// So much that a server has not taken yet is enough: it does not read.
+/// So much is worth a system call of its own: about ten questions.
+const ENOUGH_UNSENT: usize = 2048;
+/// So much that a server has not taken yet is too much: it does not read.
 const MOST_UNSENT: usize = 16 * 1024 * 1024;
 
 /// The asking end of a connection.
@@ -126,7 +128,9 @@ impl Pipe {
         let mut traffic = self.0.traffic();
         let lone = traffic.questions.is_empty() && !traffic.crowded;
         let answers = add(&mut traffic);
-        let written = lone && traffic.write_now();
+        // Where many ask at once, the server shall begin with the first of them while the last are still asking.
+        let enough = traffic.unsent.len() >= ENOUGH_UNSENT;
+        let written = (lone || enough) && traffic.write_now();
         drop(traffic);
         if !written {
             self.0.mover.wake();
