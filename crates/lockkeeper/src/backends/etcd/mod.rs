@@ -46,8 +46,8 @@
 //! - Leases are whole seconds there, and not shorter than 1.5 election timeouts; shorter ones are refused.
 //! - A holder that is cut off learns of its end by its own clock. One that is paused learns of it afterwards: fence
 //!   the resource.
-//! - A leader that was stalled may, as it wakes up, have leases ended that its successor keeps alive (seen on 3.4.23 and,
-//!   less often, on 3.5.17). No client can prevent that: the holder is told, but the next one holds some milliseconds
+//! - A leader that was stalled may, as it wakes up, have leases ended that its successor keeps alive (seen on 3.4.23 and
+//!   on 3.5.17). No client can prevent that: the holder is told, but the next one holds some milliseconds
 //!   before.
 //! - A server whose database is full grants nothing, but releases and breaks claims; of what is broken then it
 //!   keeps no record.
