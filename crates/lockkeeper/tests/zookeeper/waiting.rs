@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockkeeper::backend::{Backend, Released, Standing, Wake};
-use lockkeeper_testbed::ZooKeeper;
+use lockkeeper::backend::{Backend, Entry, Released, Standing, Wake};
+use lockkeeper_testbed::{Proxy, ZooKeeper};
 
-use crate::stage::{Corner, SOON, exclusive, lines_up, takes};
+use crate::stage::{Corner, SOON, ahead, exclusive, insists, lines_up, server, takes};
 
 /// One of the server's own counters.
 fn counter(server: &ZooKeeper, name: &str) -> i64 {
@@ -137,5 +137,47 @@ async fn a_name_that_is_ours_again_costs_two_packets() {
         assert_eq!(lines_up(&ours, &late).await, 1, "two holders");
         assert_eq!(ours.release(&late).await.unwrap(), Released::Freed);
         assert_eq!(other.release(&held).await.unwrap(), Released::Freed);
+    }
+}
+
+/// Uses a name so often, and leaves it.
+async fn uses(backend: &Arc<dyn Backend>, times: usize) {
+    for _ in 0..times {
+        let claim = exclusive("a");
+        takes(backend, &claim).await;
+        assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed);
+    }
+}
+
+// A name's own node may be removed, as the server does with empty ones, and made anew: then the numbers begin anew, and the
+// next of ours says nothing. Whether that happens while we are connected or not.
+// proves: L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_was_made_anew_is_looked_at() {
+    let proxy = Proxy::to(server().address()).unwrap();
+    let corner = Corner::on(&[proxy.address()]);
+    let direct = corner.through(&[server().address()]);
+    let (ours, other) = (
+        corner.connect("session=30s").await,
+        direct.connect("session=30s").await,
+    );
+    let stranger = direct.stranger().await;
+    for cut_off in [false, true, false, true] {
+        uses(&ours, 3).await;
+        if cut_off {
+            proxy.cut().unwrap();
+        }
+        let parent = format!("{}/a", corner.path);
+        stranger.delete(&parent, None).await.unwrap();
+        // The numbers 0, 1, 2 again, so that the next is the one after our last.
+        uses(&other, 2).await;
+        let (held, late) = (exclusive("a"), exclusive("a"));
+        takes(&other, &held).await;
+        proxy.heal().unwrap();
+        let told = insists(|| ours.enter(&late, Entry::Queue)).await;
+        assert_eq!(ahead(told), 1, "two holders, cut off: {cut_off}");
+        insists(|| ours.release(&late)).await;
+        assert_eq!(other.release(&held).await.unwrap(), Released::Freed);
+        stranger.delete(&parent, None).await.unwrap();
     }
 }
