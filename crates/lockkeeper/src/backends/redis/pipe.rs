@@ -24,6 +24,8 @@ use super::reply::{self, Said};
 
 /// What is read at once at most.
 const PIECE: usize = 16 * 1024;
+/// So many answers at once may be one caller's.
+const FEW: usize = 2;
 /// So much is worth a system call of its own: about ten questions.
 const ENOUGH_UNSENT: usize = 2048;
 /// So much that a server has not taken yet is too much: it does not read.
@@ -46,7 +48,7 @@ struct Traffic {
     unsent: Vec<u8>,
     /// In the order in which they were asked.
     questions: VecDeque<Question>,
-    /// Whether several answers came at once: then more than one is asking, and it is better to write together.
+    /// Whether many answers came at once: then more than one is asking, and it is better to write together.
     crowded: bool,
 }
 
@@ -235,38 +237,54 @@ impl<R: AsyncRead + Unpin> Moving<R> {
         pin!(self.reader.read_buf(&mut self.unread)).poll(cx)
     }
 
-    /// Gives the answers that have come to those who asked.
+    /// Gives the answers that have come to those who asked, and tells the ear what was said besides, in the order in
+    /// which it came: who has just been told to wait may be let in by the next word.
     fn hand_out(&mut self) -> io::Result<()> {
-        let mut answers = Vec::new();
+        let (mut answers, mut count) = (Vec::new(), 0);
         while let Some((said, length)) = reply::first(&self.unread).map_err(nonsense)? {
             self.unread.advance(length);
+            count += 1;
             match said {
                 Said::Answer(value) => answers.push((value, 0)),
-                Said::Push(push) => answers.extend(self.heard(push)),
+                Said::Push(push) => match heard(&push) {
+                    Heard::Message { channel, payload } => {
+                        self.shared.traffic().give(answers.drain(..))?;
+                        (self.ear)(channel, payload);
+                    }
+                    // That a channel is heard, or not any more, is an answer.
+                    Heard::Confirmation => answers.push((Value::Okay, 1)),
+                    Heard::Else => {}
+                },
             }
         }
         let mut traffic = self.shared.traffic();
-        traffic.crowded = answers.len() > 1;
-        for (value, channels) in answers {
-            traffic.answer(value, channels).map_err(nonsense)?;
-        }
-        Ok(())
+        traffic.crowded = count > FEW;
+        traffic.give(answers.into_iter())
     }
+}
 
-    /// A message is for the ear; that a channel is heard, or not any more, answers a question.
-    fn heard(&self, push: Vec<Value>) -> Option<(Value, usize)> {
-        let mut parts = push.iter().map(|part| match part {
-            Value::BulkString(bytes) => bytes.as_slice(),
-            _ => &[],
-        });
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some(b"message"), Some(channel), Some(payload)) => {
-                (self.ear)(channel, payload);
-                None
-            }
-            (Some(b"subscribe" | b"unsubscribe"), ..) => Some((Value::Okay, 1)),
-            _ => None,
-        }
+/// What a server says without being asked.
+enum Heard<'a> {
+    Message {
+        channel: &'a [u8],
+        payload: &'a [u8],
+    },
+    Confirmation,
+    Else,
+}
+
+fn heard(push: &[Value]) -> Heard<'_> {
+    let bytes = |place: usize| match push.get(place) {
+        Some(Value::BulkString(bytes)) => bytes.as_slice(),
+        _ => &[],
+    };
+    match bytes(0) {
+        b"message" => Heard::Message {
+            channel: bytes(1),
+            payload: bytes(2),
+        },
+        b"subscribe" | b"unsubscribe" => Heard::Confirmation,
+        _ => Heard::Else,
     }
 }
 
@@ -275,6 +293,13 @@ fn nonsense(_: reply::Nonsense) -> io::Error {
 }
 
 impl Traffic {
+    fn give(&mut self, answers: impl Iterator<Item = (Value, usize)>) -> io::Result<()> {
+        for (value, channels) in answers {
+            self.answer(value, channels).map_err(nonsense)?;
+        }
+        Ok(())
+    }
+
     /// The next answer; `channels` of those that were asked for are confirmed by it.
     fn answer(&mut self, value: Value, channels: usize) -> Result<(), reply::Nonsense> {
         let question = self.questions.front_mut().ok_or(reply::Nonsense)?;
