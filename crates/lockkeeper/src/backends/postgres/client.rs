@@ -174,21 +174,18 @@ impl Links {
         question: Question,
     ) -> Result<Vec<Row>, Fault> {
         let Question { during, patience } = question;
-        let asking = async {
-            let link = self.0.get().await?;
-            let answer = link.ask(which, values);
-            match timeout(patience, answer).await {
-                Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during)),
-                Err(_) => {
-                    // Its answers may still come, but nobody knows when: others must not wait behind it.
-                    link.break_off();
-                    Err(Fault::Told(silent(during, patience)))
-                }
-            }
+        // Mostly there is one at once, and then no timer is set for it.
+        let link = match timeout(patience, self.0.get()).await {
+            Ok(link) => link?,
+            Err(_) => return Err(Fault::Told(silent(during, patience))),
         };
-        match timeout(2 * patience, asking).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Fault::Told(silent(during, 2 * patience))),
+        match timeout(patience, link.ask(which, values)).await {
+            Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during)),
+            Err(_) => {
+                // Its answers may still come, but nobody knows when: others must not wait behind it.
+                link.break_off();
+                Err(Fault::Told(silent(during, patience)))
+            }
         }
     }
 
