@@ -265,7 +265,7 @@ impl Link {
         cmd: &Cmd,
     ) -> impl Future<Output = Result<Value, RedisError>> + Send + use<> {
         let asked = match &*self.shared.state.borrow() {
-            State::Up(connection) => Ok(connection.pipe.ask(cmd)),
+            State::Up(connection) => Ok(connection.pipe.ask_at_once(cmd)),
             State::Down(error) => Err(error.clone()),
             State::Connecting => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
         };

@@ -107,6 +107,16 @@ impl Pipe {
         self.put(|traffic| traffic.add(cmd, 0))
     }
 
+    /// The same, and the question is on its way when this returns, whoever else is asking.
+    pub(super) fn ask_at_once(&self, cmd: &Cmd) -> Answer {
+        let mut traffic = self.0.traffic();
+        let answer = traffic.add(cmd, 0);
+        let written = traffic.write_now();
+        drop(traffic);
+        self.0.finish(written);
+        answer
+    }
+
     /// Asks several questions in one piece.
     pub(super) fn ask_all(&self, cmds: &[Cmd]) -> Vec<Answer> {
         self.put(|traffic| cmds.iter().map(|cmd| traffic.add(cmd, 0)).collect())
@@ -134,9 +144,7 @@ impl Pipe {
         let enough = traffic.unsent.len() >= ENOUGH_UNSENT;
         let written = (lone || enough) && traffic.write_now();
         drop(traffic);
-        if !written {
-            self.0.mover.wake();
-        }
+        self.0.finish(written);
         answers
     }
 }
@@ -157,6 +165,13 @@ impl Future for Answer {
 impl Shared {
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is not written yet is the mover's.
+    fn finish(&self, written: bool) {
+        if !written {
+            self.mover.wake();
+        }
     }
 }
 
