@@ -16,12 +16,19 @@ const WAY: Duration = Duration::from_millis(400);
 #[tokio::test]
 async fn a_renewal_that_was_in_time_is_seen_by_whoever_took_its_claim_for_dead() {
     for place in ["names", "claims"] {
-        the_renewal_is_seen(place).await;
+        let mut was_in_time = false;
+        for _ in 0..3 {
+            was_in_time = was_in_time || the_renewal_is_seen(place).await;
+        }
+        assert!(
+            was_in_time,
+            "the machine stood still: no renewal was in time"
+        );
     }
 }
 
-/// Of a claim that stands in its name's row, or in the list.
-async fn the_renewal_is_seen(place: &str) {
+/// Of a claim that stands in its name's row, or in the list. False if the renewal itself came too late.
+async fn the_renewal_is_seen(place: &str) -> bool {
     let server = Arc::new(Postgres::start().unwrap());
     let holder = backend(&server.url()).await;
     let proxy = Proxy::to(server.address()).unwrap();
@@ -47,8 +54,9 @@ async fn the_renewal_is_seen(place: &str) {
     tokio::time::sleep(LEASE / 2).await;
     // The renewal is decided while the lease is on, and committed when it would long have ended.
     let renewal = format!(
-        "BEGIN; UPDATE lockkeeper_{place} SET ends_at = clock_timestamp() + interval '60 s', lease_us = 60000000 \
-         WHERE name = 'a' AND ends_at > clock_timestamp(); SELECT pg_sleep(3.5); COMMIT"
+        "BEGIN; WITH renewed AS (UPDATE lockkeeper_{place} SET ends_at = clock_timestamp() + interval '60 s', \
+         lease_us = 60000000 WHERE name = 'a' AND ends_at > clock_timestamp() RETURNING 1) \
+         SELECT 'renewed ' || count(*) FROM renewed; SELECT pg_sleep(3.5); COMMIT"
     );
     let renewing = tokio::task::spawn_blocking({
         let server = server.clone();
@@ -63,7 +71,10 @@ async fn the_renewal_is_seen(place: &str) {
     tokio::time::sleep(Duration::from_millis(3500) - 4 * WAY).await;
     proxy.delay(WAY).unwrap();
     let told = insist(|| other.enter(&next, Entry::Queue)).await;
-    renewing.await.unwrap();
+    if !renewing.await.unwrap().contains("renewed 1") {
+        return false;
+    }
     assert!(matches!(told, Standing::Waits { .. }), "two hold: {told:?}");
     order(holder.renew(&[held]).await.unwrap()[0]);
+    true
 }
