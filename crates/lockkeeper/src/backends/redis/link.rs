@@ -200,7 +200,7 @@ impl Link {
         limited(self.call_for_long(script, keys, args, Told::InTurn)).await
     }
 
-    /// The same for as long as the caller likes: it has a limit of its own, and a second timer costs a tenth of a call.
+    /// The same for as long as the caller likes: it has a limit of its own, and needs no second timer.
     pub(crate) async fn call_for_long<A: AsRef<[u8]>>(
         &self,
         script: &Script,
