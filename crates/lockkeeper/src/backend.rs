@@ -1,6 +1,8 @@
 //! The one trait between the lifecycle and an engine. Few verbs; everything else is written once
 //! above it.
 
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -148,7 +150,10 @@ pub enum Wake {
 
 /// The stream of a backend's pushes.
 #[derive(Debug)]
-pub struct Wakes(broadcast::Receiver<Wake>);
+pub struct Wakes {
+    queue: broadcast::Receiver<Wake>,
+    bell: Weak<Ringing>,
+}
 
 impl Wakes {
     /// The next push; `None` once the backend is gone.
@@ -156,33 +161,90 @@ impl Wakes {
     /// # Cancel safety
     /// Cancel safe: no push is taken by a dropped call.
     pub async fn next(&mut self) -> Option<Wake> {
-        match self.0.recv().await {
+        match self.queue.recv().await {
             Ok(wake) => Some(wake),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(Wake::LookAll),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
+
+    /// Has every push told to `ear` from here on, on the spot and by whoever pushes: a claim that holds is then not
+    /// kept waiting for a task whose turn it is first. The ear must be quick, and must not wait for anything.
+    pub(crate) fn heard_by(self, ear: impl Fn(Wake) + Send + Sync + 'static) -> Hearing {
+        let ear: Arc<Ear> = Arc::new(ear);
+        if let Some(bell) = self.bell.upgrade() {
+            let mut ears = bell.ears.write().unwrap_or_else(PoisonError::into_inner);
+            ears.push(ear.clone());
+        }
+        let bell = self.bell;
+        Hearing { bell, ear }
+    }
+}
+
+type Ear = dyn Fn(Wake) + Send + Sync;
+
+/// Made by [`Wakes::heard_by`]. Dropping it ends the hearing.
+pub(crate) struct Hearing {
+    bell: Weak<Ringing>,
+    ear: Arc<Ear>,
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        if let Some(bell) = self.bell.upgrade() {
+            let mut ears = bell.ears.write().unwrap_or_else(PoisonError::into_inner);
+            ears.retain(|ear| !Arc::ptr_eq(ear, &self.ear));
+        }
+    }
+}
+
+impl fmt::Debug for Hearing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hearing")
+    }
 }
 
 /// The backend's end of [`Wakes`].
 #[derive(Debug, Clone)]
-pub struct Bell(broadcast::Sender<Wake>);
+pub struct Bell(Arc<Ringing>);
+
+struct Ringing {
+    queue: broadcast::Sender<Wake>,
+    ears: RwLock<Vec<Arc<Ear>>>,
+}
 
 impl Default for Bell {
     fn default() -> Self {
-        // Whoever falls this far behind asks for everything instead.
-        Self(broadcast::channel(1024).0)
+        Self(Arc::new(Ringing {
+            // Whoever falls this far behind asks for everything instead.
+            queue: broadcast::channel(1024).0,
+            ears: RwLock::default(),
+        }))
     }
 }
 
 impl Bell {
     /// Tells the keeper; nobody listening is fine.
     pub fn ring(&self, wake: Wake) {
-        let _nobody_listens = self.0.send(wake);
+        let ears = self.0.ears.read().unwrap_or_else(PoisonError::into_inner);
+        for ear in &*ears {
+            ear(wake);
+        }
+        drop(ears);
+        let _nobody_listens = self.0.queue.send(wake);
     }
 
     /// A new stream of what rings from now on.
     pub fn wakes(&self) -> Wakes {
-        Wakes(self.0.subscribe())
+        Wakes {
+            queue: self.0.queue.subscribe(),
+            bell: Arc::downgrade(&self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Ringing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ringing")
     }
 }

@@ -1,7 +1,7 @@
 //! One request for a name: its unguessable id, what it asks for, and who asks.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use siphasher::sip128::SipHasher;
@@ -74,14 +74,21 @@ impl ClaimId {
     /// # Errors
     /// [`Error::Unreachable`] when the generator does not answer.
     pub fn random() -> Result<Self, Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|source| Error::Unreachable {
+        let [id] = Self::several()?;
+        Ok(id)
+    }
+
+    fn several<const N: usize>() -> Result<[Self; N], Error> {
+        let mut all = [[0; 16]; N];
+        getrandom::fill(all.as_flattened_mut()).map_err(|source| Error::Unreachable {
             backend: "the system's random generator",
             during: "making a claim id".into(),
             source: Some(Arc::new(source)),
         })?;
-        bytes[0] |= OWN;
-        Ok(Self(bytes))
+        Ok(all.map(|mut bytes| {
+            bytes[0] |= OWN;
+            Self(bytes)
+        }))
     }
 
     /// An id that several keepers know, from bits that they agree on: the claim is theirs together.
@@ -113,6 +120,30 @@ impl ClaimId {
     }
 }
 
+/// Fresh ids for one keeper, several from each question to the operating system's generator. They are the keeper's and not
+/// the process's: a process that is forked has other keepers, or none that works.
+#[derive(Default)]
+pub(crate) struct ClaimIds(Mutex<Vec<ClaimId>>);
+
+impl ClaimIds {
+    /// An id that nobody has had.
+    pub(crate) fn next(&self) -> Result<ClaimId, Error> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = spare.pop() {
+            return Ok(id);
+        }
+        let [id, others @ ..] = ClaimId::several::<32>()?;
+        spare.extend(others);
+        Ok(id)
+    }
+}
+
+impl fmt::Debug for ClaimIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimIds")
+    }
+}
+
 impl fmt::Debug for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // FNV-1a folded to 16 bits: enough to tell claims apart in a log, useless for guessing.
@@ -133,6 +164,15 @@ mod tests {
         let ids: std::collections::HashSet<_> =
             (0..100_000).map(|_| ClaimId::random().unwrap()).collect();
         assert_eq!(ids.len(), 100_000);
+        let spare = ClaimIds::default();
+        let more = (0..1000).map(|_| spare.next().unwrap());
+        assert_eq!(
+            ids.into_iter()
+                .chain(more)
+                .collect::<std::collections::HashSet<_>>()
+                .len(),
+            101_000
+        );
         let id = ClaimId::from_bytes([0xab; 16]);
         assert!(!format!("{id:?}").contains("abab"), "{id:?}");
     }

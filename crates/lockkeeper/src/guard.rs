@@ -112,15 +112,15 @@ impl Guard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> LostReason {
-        let mut phase = self.grant.hold().watch();
         loop {
+            let news = self.grant.hold().news();
             if let HoldState::Lost(reason) = self.state() {
                 return reason;
             }
             // The watchdog tells; the deadline counts even without it.
             let deadline = self.grant.hold().deadline();
             tokio::select! {
-                _ = phase.changed() => {}
+                () = news => {}
                 () = self.grant.core().clock.sleep_until(deadline) => {}
             }
         }
@@ -131,12 +131,13 @@ impl Guard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn changed_from(&self, known: &HoldState) -> HoldState {
-        let mut phase = self.grant.hold().watch();
         loop {
+            let news = self.grant.hold().news();
             let state = self.state();
-            if state != *known || phase.changed().await.is_err() {
+            if state != *known {
                 return state;
             }
+            news.await;
         }
     }
 

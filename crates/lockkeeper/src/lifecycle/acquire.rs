@@ -16,7 +16,7 @@ use super::local_line::{Ask, Given, Joined, LineKey, Outlook, Reply};
 use super::release::Grant;
 use super::tracked::{Phase, Term, Tracked, retry_pause};
 use crate::backend::{Entry, Standing};
-use crate::claim::{Claim, ClaimId};
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::guarantees::{DeadAfter, Guarantees};
 
@@ -47,8 +47,9 @@ pub(crate) async fn acquire(
         Patience::None => (Entry::Try, Moment::NEVER),
         Patience::Until(moment) => (Entry::Queue, moment),
     };
+    let mut now = started_at;
     loop {
-        let (key, told, driver) = match core.lines.join(&ask, entry, core.clock.now())? {
+        let (key, told, driver) = match core.lines.join(&ask, entry, now)? {
             Joined::Reentered(hold, step) => {
                 if hold.lengthen(ask.term, started_at) {
                     core.watchdog.schedule(&hold);
@@ -82,10 +83,11 @@ pub(crate) async fn acquire(
         match reply? {
             Some(grant) => {
                 grant.collect();
-                if grant.hold().lengthen(ask.term, core.clock.now()) {
+                now = core.clock.now();
+                if grant.hold().lengthen(ask.term, now) {
                     core.watchdog.schedule(grant.hold());
                 }
-                let left = grant.hold().deadline() - core.clock.now();
+                let left = grant.hold().deadline() - now;
                 if !grant.hold().is_lost() && left >= ask.min_validity {
                     return Ok(Some(grant));
                 }
@@ -341,7 +343,7 @@ impl<'a> Driver<'a> {
         left: Arc<Notify>,
     ) -> Result<Self, Error> {
         let claim = Claim {
-            id: ClaimId::random()?,
+            id: core.ids.next()?,
             name: ask.name.clone(),
             mode: ask.mode,
             lease: ask.term.whole(),
@@ -429,16 +431,15 @@ impl<'a> Driver<'a> {
     }
 
     async fn wait_in_line(&self) -> Obtained {
-        let mut phase = self.tracked.watch();
         loop {
-            let now = phase.borrow_and_update().clone();
-            match now {
+            let news = self.tracked.news();
+            match self.tracked.phase() {
                 Phase::Held | Phase::AtRisk => return self.good_enough(),
                 Phase::Lost(_) => return Obtained::Dropped,
                 Phase::Waiting => {}
             }
             tokio::select! {
-                _ = phase.changed() => {}
+                () = news => {}
                 () = self.left.notified() => {
                     if !self.core.lines.anybody_waits(self.key) {
                         return Obtained::Dropped;

@@ -14,8 +14,8 @@ use super::release::Releases;
 use super::tracked::{Tracked, retry_pause};
 use super::watchdog::{self, Watchdog};
 use crate::Name;
-use crate::backend::{Backend, Query};
-use crate::claim::Party;
+use crate::backend::{Backend, Hearing, Query};
+use crate::claim::{ClaimIds, Party};
 use crate::error::Error;
 use crate::guarantees::Guarantees;
 use crate::numbering::Numbering;
@@ -43,7 +43,9 @@ pub(crate) struct Core {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) lines: Lines,
     pub(crate) releases: Releases,
-    watching: OnceLock<()>,
+    pub(crate) ids: ClaimIds,
+    /// The watchdog hears the engine's pushes.
+    watching: OnceLock<Hearing>,
     closed: AtomicBool,
 }
 
@@ -76,6 +78,7 @@ impl Core {
             default_lease: parts.default_lease,
             pass_on: parts.pass_on,
             lines: Lines::default(),
+            ids: ClaimIds::default(),
             watching: OnceLock::new(),
             closed: AtomicBool::new(false),
         })
@@ -85,9 +88,11 @@ impl Core {
     pub(crate) fn watch(self: &Arc<Self>) {
         self.watching.get_or_init(|| {
             let (core, watchdog) = (Arc::downgrade(self), self.watchdog.clone());
-            let (clock, wakes) = (self.clock.clone(), self.backend.wakes());
+            let clock = self.clock.clone();
             self.runtime
-                .spawn(watchdog::run(core, watchdog, clock, wakes));
+                .spawn(watchdog::run(core, watchdog.clone(), clock.clone()));
+            let ear = move |wake| watchdog.take_in(wake, clock.now());
+            self.backend.wakes().heard_by(ear)
         });
     }
 

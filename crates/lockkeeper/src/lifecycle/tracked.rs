@@ -1,17 +1,18 @@
 //! One claim of this keeper as the lifecycle sees it: waiting, held, at risk, lost. Pure state; the
 //! watchdog moves it, guards and waiting callers observe it.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::deadline::Moment;
 use super::local_line::LineKey;
 use super::locked;
 use crate::backend::Standing;
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::error::{Error, LostReason};
 use crate::guarantees::Guarantees;
 use crate::guard::Guard;
@@ -29,17 +30,20 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) serial: u64,
+    pub(crate) id: ClaimId,
     /// Whether the watchdog renews it once it is held.
     kept: bool,
     /// Whether the caller has taken the grant over. A grant that nobody picks up is not renewed, so
     /// that an acquire which is never polled again blocks others for one lease only.
     collected: AtomicBool,
     life: Mutex<Life>,
-    phase: watch::Sender<Phase>,
+    /// Rung when the phase has changed.
+    changed: Notify,
 }
 
 #[derive(Debug)]
 struct Life {
+    phase: Phase,
     /// With the lease that the engine keeps, which is longer than what is believed in by the delay.
     claim: Claim,
     /// For so long the engine keeps others out once the hold has been lost.
@@ -108,7 +112,9 @@ impl Tracked {
         key: LineKey,
         kept: bool,
     ) -> Self {
+        let id = claim.id;
         let life = Life {
+            phase: Phase::Waiting,
             claim,
             delay,
             key,
@@ -123,10 +129,11 @@ impl Tracked {
         };
         Self {
             serial,
+            id,
             kept,
             collected: AtomicBool::new(false),
             life: Mutex::new(life),
-            phase: watch::channel(Phase::Waiting).0,
+            changed: Notify::new(),
         }
     }
 
@@ -171,7 +178,7 @@ impl Tracked {
     /// out of the engine's list.
     pub(crate) fn lingers(&self, now: Moment) -> bool {
         let life = locked(&self.life);
-        let over = match *self.phase.borrow() {
+        let over = match life.phase {
             Phase::Waiting => false,
             Phase::Lost(_) => true,
             Phase::Held | Phase::AtRisk => now >= life.deadline,
@@ -198,15 +205,16 @@ impl Tracked {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        self.phase.borrow().clone()
+        locked(&self.life).phase.clone()
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<Phase> {
-        self.phase.subscribe()
+    /// Ends when the phase changes from what it is now.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Lost(_))
+        matches!(locked(&self.life).phase, Phase::Lost(_))
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -217,8 +225,7 @@ impl Tracked {
     pub(crate) fn collect(&self) -> bool {
         self.collected.store(true, Ordering::Release);
         let mut life = locked(&self.life);
-        // By what was granted, which may be less than the lease.
-        let renew_at = life.asked + (life.deadline - life.asked) / 3;
+        let renew_at = life.renew_at();
         let put_off = self.kept && life.due > renew_at && !life.in_flight;
         if put_off {
             life.due = renew_at;
@@ -268,7 +275,7 @@ impl Tracked {
 
     /// Ends the hold with this reason, unless it has ended already; true if this call did it.
     pub(crate) fn lose(&self, reason: LostReason) -> bool {
-        self.set(Phase::Lost(reason))
+        self.set(locked(&self.life), Phase::Lost(reason))
     }
 
     /// Looks at it now rather than later.
@@ -284,14 +291,12 @@ impl Tracked {
     /// The claim's turn on the agenda has come.
     pub(crate) fn look(&self, now: Moment) -> Due {
         let mut life = locked(&self.life);
-        let phase = self.phase();
-        if life.ended || matches!(phase, Phase::Lost(_)) {
+        if life.ended || matches!(life.phase, Phase::Lost(_)) {
             return Due::Over;
         }
-        let holding = phase != Phase::Waiting;
+        let holding = life.phase != Phase::Waiting;
         if holding && now >= life.deadline {
-            drop(life);
-            self.lose(LostReason::Expired);
+            self.set(life, Phase::Lost(LostReason::Expired));
             return Due::Expired;
         }
         let renews = !holding || (self.kept && self.collected.load(Ordering::Acquire));
@@ -319,29 +324,22 @@ impl Tracked {
             return false;
         }
         let ask_again = std::mem::take(&mut life.ask_again);
-        let waiting = self.phase() == Phase::Waiting;
+        let waiting = life.phase == Phase::Waiting;
         let lease = life.lease();
         match answer {
             // Too late: what was reported as over stays over.
             Ok(Standing::Holds { .. }) if !waiting && now >= life.deadline => {
-                drop(life);
-                self.lose(LostReason::Expired)
+                self.set(life, Phase::Lost(LostReason::Expired))
             }
             Ok(Standing::Holds { order, lease_left }) => {
                 life.believe(*order, sent, *lease_left);
-                let renewed = self.kept && self.collected.load(Ordering::Acquire);
-                let renew_at = if ask_again {
-                    now
-                } else {
-                    sent + lease.min(lease_left.saturating_sub(life.delay)) / 3
+                // Whether or not the caller has it yet: nearly all have it by then.
+                life.due = match (self.kept, ask_again) {
+                    (true, false) => life.renew_at(),
+                    (true, true) => now.min(life.deadline),
+                    (false, _) => life.deadline,
                 };
-                life.due = if renewed {
-                    renew_at.min(life.deadline)
-                } else {
-                    life.deadline
-                };
-                drop(life);
-                self.set(Phase::Held);
+                self.set(life, Phase::Held);
                 false
             }
             Ok(Standing::Waits { look_again_in, .. }) if waiting => {
@@ -356,22 +354,19 @@ impl Tracked {
                 false
             }
             Ok(Standing::Waits { .. } | Standing::Gone) => {
-                drop(life);
-                self.lose(LostReason::Gone)
+                self.set(life, Phase::Lost(LostReason::Gone))
             }
             // Without an answer for a whole lease, or with a clear no, the place in line is not worth
             // waiting in: the driver asks for a new one, and learns what is wrong.
             Ok(Standing::Unknown) | Err(_)
                 if waiting && (is_definite(answer) || now - life.asked >= lease) =>
             {
-                drop(life);
-                self.lose(LostReason::Expired)
+                self.set(life, Phase::Lost(LostReason::Expired))
             }
             Ok(Standing::Unknown) | Err(_) => {
                 life.due = (now + retry_pause(lease)).min(life.deadline);
-                drop(life);
                 if !waiting {
-                    self.set(Phase::AtRisk);
+                    self.set(life, Phase::AtRisk);
                 }
                 false
             }
@@ -382,30 +377,34 @@ impl Tracked {
     /// `at_most` can be believed in.
     pub(crate) fn promoted(&self, order: u64, at_most: Duration) {
         let mut life = locked(&self.life);
-        if self.phase() == Phase::Waiting && !life.ended {
+        if life.phase == Phase::Waiting && !life.ended {
             let (asked, lease) = (life.asked, life.claim.lease);
             life.believe(order, asked, lease.min(at_most));
             life.ask_again = life.in_flight;
-            drop(life);
-            self.set(Phase::Held);
+            self.set(life, Phase::Held);
         }
     }
 
     /// Moves on to `next`, unless the claim is lost: from there is no way back.
-    fn set(&self, next: Phase) -> bool {
-        self.phase.send_if_modified(|phase| {
-            let changes = !matches!(phase, Phase::Lost(_)) && *phase != next;
-            if changes {
-                *phase = next;
-            }
-            changes
-        })
+    fn set(&self, mut life: MutexGuard<'_, Life>, next: Phase) -> bool {
+        let changes = !matches!(life.phase, Phase::Lost(_)) && life.phase != next;
+        if changes {
+            life.phase = next;
+            drop(life);
+            self.changed.notify_waiters();
+        }
+        changes
     }
 }
 
 impl Life {
     fn lease(&self) -> Duration {
         self.claim.lease - self.delay
+    }
+
+    /// When a hold is renewed: by what was granted, which may be less than the lease.
+    fn renew_at(&self) -> Moment {
+        self.asked + (self.deadline - self.asked) / 3
     }
 
     /// The hold is good until its lease ends, counted from the *sending* of the question, less what
@@ -508,6 +507,8 @@ mod tests {
     fn a_hold_is_renewed_by_what_was_granted_not_by_what_was_asked_for() {
         let tracked = tracked();
         tracked.answered(&holds(LEASE / 3), at(0), at(0));
+        assert!(tracked.due() < at(500), "{:?}", tracked.due());
+        assert_eq!(tracked.look(at(400)), Due::Later(at(990)), "nobody has it");
         assert!(tracked.collect(), "its renewal had been put off");
         assert!(tracked.due() < at(500), "{:?}", tracked.due());
     }

@@ -14,7 +14,7 @@ use super::detached::started;
 use super::local_line::LineKey;
 use super::locked;
 use super::tracked::{Due, Tracked};
-use crate::backend::{Standing, Wake, Wakes};
+use crate::backend::{Standing, Wake};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 
@@ -91,7 +91,7 @@ impl Watchdog {
             let old = (*old, tracked.serial);
             agenda.order.remove(&old);
         } else {
-            agenda.by_id.insert(tracked.claim().id, tracked.serial);
+            agenda.by_id.insert(tracked.id, tracked.serial);
         }
         agenda.order.insert((due, tracked.serial));
         agenda.claims.insert(tracked.serial, (tracked.clone(), due));
@@ -122,7 +122,8 @@ impl Watchdog {
         self.nudge.notify_one();
     }
 
-    fn take_in(&self, wake: Wake, now: Moment) {
+    /// Takes in an engine's push.
+    pub(crate) fn take_in(&self, wake: Wake, now: Moment) {
         let claims: Vec<Arc<Tracked>> = {
             let agenda = locked(&self.agenda);
             let find = |id: &ClaimId| {
@@ -218,7 +219,7 @@ impl Agenda {
         if let Some((_, due)) = self.claims.remove(&tracked.serial) {
             self.order.remove(&(due, tracked.serial));
         }
-        self.by_id.remove(&tracked.claim().id);
+        self.by_id.remove(&tracked.id);
     }
 
     fn put_off(&mut self, tracked: Arc<Tracked>, due: Moment) {
@@ -228,7 +229,7 @@ impl Agenda {
 }
 
 /// The watchdog's loop; it ends with its keeper.
-pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock, mut wakes: Wakes) {
+pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock) {
     let mut timer = clock.timer().ok();
     loop {
         let next = watchdog.plan(clock.now());
@@ -245,7 +246,6 @@ pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock,
         tokio::select! {
             () = ring => {}
             () = watchdog.nudge.notified() => {}
-            wake = next_wake(&mut wakes) => watchdog.take_in(wake, clock.now()),
         }
         let Some(core) = core.upgrade() else { return };
         let (renew, expired) = watchdog.collect_due(clock.now());
@@ -255,14 +255,6 @@ pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock,
         for batch in renew.chunks(BATCH) {
             started(&core.runtime, renew_batch(core.clone(), batch.to_vec())).await;
         }
-    }
-}
-
-/// The next push. A backend that has gone pushes nothing more; its keeper is about to go too.
-async fn next_wake(wakes: &mut Wakes) -> Wake {
-    match wakes.next().await {
-        Some(wake) => wake,
-        None => std::future::pending().await,
     }
 }
 
