@@ -6,9 +6,11 @@ use lockkeeper::guarantees::Class;
 use lockkeeper::{Error, Purpose};
 use lockkeeper_testbed::{Redis, Setup};
 
-use crate::stage::{LEASE, LONG, SOON, backend, claim, exclusive, insist, keeper, order, soon};
+use crate::stage::{
+    LEASE, LONG, SOON, backend, calls, claim, exclusive, insist, keeper, order, soon,
+};
 use lockkeeper::Mode;
-use lockkeeper::backend::{Entry, Released, Standing};
+use lockkeeper::backend::{Backend, Entry, Released, Standing};
 
 // proves: F1, F2, L7
 #[tokio::test]
@@ -111,6 +113,58 @@ async fn a_clock_set_forward_loses_holds_and_a_clock_set_back_repeats_no_token()
     second.release().await.unwrap();
     let third = other.lock("n").acquire_within(SOON).await.unwrap();
     assert!(third.token() > old, "the counter outlasts the clock");
+}
+
+/// Takes the name and gives it back so many times; the last number.
+async fn cycles(backend: &dyn Backend, times: usize) -> u64 {
+    let mut last = 0;
+    for _ in 0..times {
+        let claim = exclusive("n");
+        let next = order(insist(|| backend.enter(&claim, Entry::Queue)).await);
+        assert!(next > last, "{next} after {last}");
+        last = next;
+        assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed);
+    }
+    last
+}
+
+/// As if the server had its data from an hour ago, under whoever is connected.
+fn set_counters_back(server: &Redis) {
+    let back = "for _, key in ipairs(redis.call('KEYS', '*:order')) do redis.call('DECRBY', key, 3600000000) end";
+    server.ask(&["EVAL", back, "0"]).unwrap();
+}
+
+// proves: F1, F2
+#[tokio::test]
+async fn numbers_are_counted_on_and_lifted_to_the_time_before_old_data_can_repeat_one() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    cycles(&*one, 1).await;
+    let asked_for_time = calls(&server, &["time"]);
+    let old = cycles(&*one, 200).await;
+    let times = calls(&server, &["time"]) - asked_for_time;
+    assert!(
+        times < 50,
+        "the time was asked for {times} times in 200 cycles"
+    );
+
+    // Under a connection that stands.
+    set_counters_back(&server);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let lifted = cycles(&*one, 2).await;
+    assert!(lifted > old, "{lifted} after {old}");
+
+    // A server that has lost everything, the moment before.
+    server.ask(&["FLUSHALL"]).unwrap();
+    let emptied = cycles(&*one, 2).await;
+    assert!(emptied > lifted, "{emptied} after {lifted}");
+
+    // A new connection, however soon.
+    set_counters_back(&server);
+    server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    let reconnected = cycles(&*one, 2).await;
+    assert!(reconnected > emptied, "{reconnected} after {emptied}");
 }
 
 // A full server refuses to take more, and lets go of what it has.

@@ -98,12 +98,17 @@ pub(crate) fn immortal(server: &Redis) -> Vec<String> {
 
 /// How often the server ran each of the commands that clients send here: not those inside scripts.
 pub(crate) fn client_commands(server: &Redis) -> u64 {
-    let stats = server.ask(&["INFO", "commandstats"]).unwrap().text();
     let sent = ["evalsha", "eval", "ping", "hello", "subscribe", "scan"];
+    calls(server, &sent)
+}
+
+/// How often the server has carried these commands out, in scripts too.
+pub(crate) fn calls(server: &Redis, commands: &[&str]) -> u64 {
+    let stats = server.ask(&["INFO", "commandstats"]).unwrap().text();
     let count = |line: &str| {
         let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         let calls: u64 = rest.split(',').next()?.parse().ok()?;
-        sent.contains(&command).then_some(calls)
+        commands.contains(&command).then_some(calls)
     };
     stats.lines().filter_map(count).sum()
 }

@@ -194,9 +194,11 @@ impl Backend for RedisBackend {
             Entry::Try => &args[..],
             Entry::Queue => &args[..3],
         };
-        let script = (&*scripts::ENTER, "asking for a lock");
+        let bucket = Keys::bucket(&claim.name);
+        let numbering = &scripts::ENTER;
+        let answer = self.route.call_numbering(numbering, bucket, &keys, args);
         let read = |told: &Value| wire::entered(told, claim.lease);
-        let standing = self.call(script, &keys, args, read).await?;
+        let standing = Self::read(answer.await, "asking for a lock", read)?;
         if let Standing::Waits { .. } = standing {
             self.waited.note(claim.id);
         }

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// How many buckets there are. Claims of one bucket can be renewed in one call on a cluster too, so they
 /// are few; a cluster spreads them over its nodes, so they are not very few. Two digits at most.
-const BUCKETS: u32 = 64;
+pub(super) const BUCKETS: u32 = 64;
 
 /// The longest prefix.
 const LONGEST_PREFIX: usize = 64;

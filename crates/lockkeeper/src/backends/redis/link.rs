@@ -21,7 +21,9 @@ use tokio::task::AbortHandle;
 use super::answer;
 use super::node::Node;
 use super::pipe::Pipe;
+use super::scripts::Numbering;
 use super::socket::timed_out;
+use crate::lifecycle::deadline::Clock;
 use supervisor::supervise;
 
 mod supervisor;
@@ -101,6 +103,7 @@ type Listener = Box<dyn Fn(Event<'_>) + Send + Sync>;
 /// One supervised connection to one server. Dropping it ends it.
 pub(crate) struct Link {
     shared: Arc<Shared>,
+    clock: Clock,
     supervisor: AbortHandle,
 }
 
@@ -175,7 +178,11 @@ impl Link {
             unheard: Notify::new(),
         });
         let supervisor = tokio::spawn(supervise(shared.clone())).abort_handle();
-        Self { shared, supervisor }
+        Self {
+            shared,
+            clock: Clock::system(),
+            supervisor,
+        }
     }
 
     /// What it is linked to, for people.
@@ -208,16 +215,51 @@ impl Link {
         args: &[&[u8]],
         told: Told,
     ) -> Result<Value, RedisError> {
+        let pipe = self.connection().await?;
+        self.call_on(&pipe, script, keys, args, told).await
+    }
+
+    /// The same for a script that gives a number from the counter of a bucket.
+    pub(super) async fn call_numbering<A: AsRef<[u8]>>(
+        &self,
+        scripts: &Numbering,
+        bucket: u32,
+        keys: &[A],
+        args: &[&[u8]],
+    ) -> Result<Value, RedisError> {
+        let pipe = self.connection().await?;
+        let now = self.clock.now();
+        let lifts = pipe.lifted().is_late(bucket, now);
+        let script = match lifts {
+            true => &scripts.lifting,
+            false => &scripts.counting,
+        };
+        let told = self.call_on(&pipe, script, keys, args, Told::InTurn).await;
+        if lifts && told.is_ok() {
+            pipe.lifted().note(bucket, now);
+        }
+        told
+    }
+
+    /// On one connection and no other.
+    async fn call_on<A: AsRef<[u8]>>(
+        &self,
+        pipe: &Pipe,
+        script: &Script,
+        keys: &[A],
+        args: &[&[u8]],
+        told: Told,
+    ) -> Result<Value, RedisError> {
         let by_hash = script.by_hash(keys, args);
-        let answer = self.ask(|pipe| match told {
+        let answer = match told {
             Told::InTurn => pipe.ask(&by_hash),
             Told::AfterOthers => pipe.ask_behind(&PING, &by_hash),
-        });
-        match answer.await?.extract_error() {
-            // Refused by its hash, so it did not run. On the heap, since it is rare: every call would carry its
-            // size along.
+        };
+        match self.answered(answer).await?.extract_error() {
+            // Refused by its hash, so it did not run.
             Err(error) if answer::lacks_script(&error) => {
-                Box::pin(async { self.command(&script.by_text(keys, args)).await }).await
+                let answer = pipe.ask(&script.by_text(keys, args));
+                self.answered(answer).await?.extract_error()
             }
             told => told,
         }
@@ -331,8 +373,15 @@ impl Link {
         F: Future<Output = Result<T, RedisError>>,
     {
         let pipe = self.connection().await?;
+        self.answered(question(&pipe)).await
+    }
+
+    async fn answered<T>(
+        &self,
+        answer: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, RedisError> {
         let unanswered = Unanswered(&self.shared.suspicion);
-        let told = question(&pipe).await;
+        let told = answer.await;
         unanswered.was_answered();
         told
     }

@@ -14,8 +14,8 @@
 //! **Least privilege.** A user needs no more than
 //!
 //! ```text
-//! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +get +hset
-//!   +hget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
+//! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +get +incr
+//!   +hset +hget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
 //!   +pexpiretime +publish +subscribe +lpush +ltrim +scan +ping +info +config|get
 //! ```
 //!
@@ -29,6 +29,7 @@ mod config;
 pub mod dialects;
 mod doctor;
 mod keys;
+mod lifted;
 pub(crate) mod link;
 pub(crate) mod node;
 mod pipe;

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 
+use super::lifted::Lifted;
 use super::reply::{self, Said};
 
 /// What is read at once at most.
@@ -36,6 +37,7 @@ const MOST_UNSENT: usize = 16 * 1024 * 1024;
 pub(super) struct Pipe(Arc<Shared>);
 
 struct Shared {
+    lifted: Lifted,
     traffic: Mutex<Traffic>,
     /// Rung when there is something to write that nobody has written.
     mover: AtomicWaker,
@@ -79,6 +81,7 @@ pub(super) fn pipe(
     ear: Ear,
 ) -> (Pipe, Mover) {
     let shared = Arc::new(Shared {
+        lifted: Lifted::default(),
         traffic: Mutex::new(Traffic {
             writer: Some(writer),
             unsent: Vec::new(),
@@ -101,6 +104,11 @@ pub(super) fn pipe(
 }
 
 impl Pipe {
+    /// Which counters were lately lifted on this connection.
+    pub(super) fn lifted(&self) -> &Lifted {
+        &self.0.lifted
+    }
+
     /// Asks; the question is under way before the answer is awaited. A server's refusal is a
     /// [`Value::ServerError`].
     pub(super) fn ask(&self, cmd: &Cmd) -> Answer {

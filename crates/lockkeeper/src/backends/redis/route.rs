@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use redis::{RedisError, Value};
 
-use super::answer;
 use super::cluster::Cluster;
 use super::link::{Link, Script, Told};
+use super::scripts::Numbering;
 use super::sentinel::Sentinel;
 
 /// The way to the servers.
@@ -34,13 +34,33 @@ impl Route {
             Self::Sentinel(sentinel) => {
                 let master = &sentinel.master;
                 let told = master.call_for_long(script, keys, args, told).await;
-                if told.as_ref().is_err_and(answer::is_no_master) {
-                    sentinel.master.give_up();
-                }
-                told
+                sentinel.heed(told)
             }
             // On the heap: every call of a single server would carry its size along.
             Self::Cluster(cluster) => Box::pin(cluster.call(script, keys, args)).await,
+        }
+    }
+
+    /// The same for a script that gives a number from the counter of a bucket.
+    pub(super) async fn call_numbering(
+        &self,
+        scripts: &Numbering,
+        bucket: u32,
+        keys: &[Vec<u8>],
+        args: &[&[u8]],
+    ) -> Result<Value, RedisError> {
+        match self {
+            Self::One(link) => link.call_numbering(scripts, bucket, keys, args).await,
+            Self::Sentinel(sentinel) => {
+                let master = &sentinel.master;
+                let told = master.call_numbering(scripts, bucket, keys, args).await;
+                sentinel.heed(told)
+            }
+            // Data come to a node of a cluster by themselves, whoever is connected: every number is lifted there.
+            Self::Cluster(_) => {
+                let call = self.call(&scripts.lifting, keys, args, Told::InTurn);
+                Box::pin(call).await
+            }
         }
     }
 

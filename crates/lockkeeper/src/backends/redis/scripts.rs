@@ -12,7 +12,16 @@ macro_rules! script {
     };
 }
 
-pub(super) static ENTER: LazyLock<Script> = script!("enter_alone", "names", "list", "enter");
+/// Two scripts that do the same, but for the number that they give: see [`super::lifted`].
+pub(super) struct Numbering {
+    pub(super) lifting: LazyLock<Script>,
+    pub(super) counting: LazyLock<Script>,
+}
+
+pub(super) static ENTER: Numbering = Numbering {
+    lifting: script!("enter_alone", "names", "list", "enter"),
+    counting: script!("enter_counted", "enter_alone", "names", "list", "enter"),
+};
 pub(super) static RELEASE: LazyLock<Script> =
     script!("release_alone", "names", "release_next", "list", "release");
 pub(super) static RENEW: LazyLock<Script> = script!("now", "names", "list", "renew");

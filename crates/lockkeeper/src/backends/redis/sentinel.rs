@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use redis::{RedisError, Value};
 
+use super::answer;
 use super::link::{Event, Find, Link};
 use super::node::{Access, Node};
 use super::socket::timed_out;
@@ -69,6 +70,14 @@ impl Sentinel {
         let master = Arc::new(Link::follow(node, Box::new(whereabouts), listener));
         let _first = followed.set(Arc::downgrade(&master));
         Self { master }
+    }
+
+    /// An answer of the master's; one who is no master any more is given up.
+    pub(super) fn heed(&self, told: Result<Value, RedisError>) -> Result<Value, RedisError> {
+        if told.as_ref().is_err_and(answer::is_no_master) {
+            self.master.give_up();
+        }
+        told
     }
 }
 

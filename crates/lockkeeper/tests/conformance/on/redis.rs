@@ -14,8 +14,8 @@ use lockkeeper::conformance::Engine;
 use lockkeeper_testbed::{Redis, RedisCluster, Sentinels};
 
 /// The commands that a user of the Redis backend needs.
-const LEAST: &str = "+eval +evalsha +time +exists +del +set +get +hset +hget +hgetall +hdel +zadd +zrem \
-     +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat +pexpiretime +publish +subscribe \
+const LEAST: &str = "+eval +evalsha +time +exists +del +set +get +incr +hset +hget +hgetall +hdel +zadd \
+     +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat +pexpiretime +publish +subscribe \
      +lpush +ltrim +scan +ping +info +config|get";
 /// What it needs on a cluster besides.
 const LEAST_ON_A_CLUSTER: &str = "+cluster|slots +asking";
