@@ -66,7 +66,7 @@ impl Backend for Redlock {
         let limit = node_limit(claim.lease);
         self.set
             .ask(Message::Vote(cmd), limit, |place, told| {
-                let said = told.ok().and_then(|value| Said::all(&value)?.pop());
+                let said = told.ok().and_then(|value| Said::one(&value));
                 self.hears(claim, place, said);
                 ballot.take_in(place, said)
             })

@@ -1,11 +1,12 @@
 //! All nodes of the set: questions to all of them at the same time.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, Value};
 use tokio::sync::Notify;
 
@@ -112,9 +113,7 @@ impl Set {
         mut enough: impl FnMut(usize, Result<Value, Trouble>) -> Wait,
     ) {
         let until = self.clock.now() + limit;
-        let mut asked: Asked = (self.members.iter().enumerate())
-            .map(|(place, member)| answer(place, member.clone(), message.clone()).boxed())
-            .collect();
+        let mut asked = Asked::all(&self.members, &message).await;
         let mut silent = Silent::all(&self.members);
         let late = tokio::time::sleep(limit);
         tokio::pin!(late);
@@ -144,7 +143,7 @@ impl Set {
                 }
             }
         }
-        if !asked.is_empty() {
+        if !asked.is_over() {
             // A question that nobody waits for any more would not even be sent.
             tokio::spawn(stragglers(asked, silent, limit));
         }
@@ -154,8 +153,7 @@ impl Set {
     pub(super) fn tell(&self, message: &Message, which: impl Fn(usize) -> bool) {
         for (place, member) in self.members.iter().enumerate() {
             if which(place) {
-                let mut sending =
-                    Box::pin(answer(place, member.clone(), message.clone()).map(drop));
+                let mut sending = Box::pin(answer(member.clone(), message.clone()).map(drop));
                 // The first poll sends, so that whatever is sent from here on comes after it.
                 if (&mut sending).now_or_never().is_none() {
                     tokio::spawn(sending);
@@ -210,19 +208,62 @@ impl Set {
     }
 }
 
-type Asked = FuturesUnordered<BoxFuture<'static, (usize, Result<Value, Trouble>)>>;
+/// A question to all nodes, and the answers as they come.
+struct Asked {
+    open: Vec<(usize, BoxFuture<'static, Answer>)>,
+    /// Of those who answered before the last had been asked.
+    early: Vec<(usize, Answer)>,
+}
 
-async fn answer(
-    place: usize,
-    member: Arc<Member>,
-    message: Message,
-) -> (usize, Result<Value, Trouble>) {
-    let told = match message {
+type Answer = Result<Value, Trouble>;
+
+impl Asked {
+    /// Asks them all before it returns: the first poll of each sends. Were the first to answer heard before the last
+    /// was asked, the last would be asked only after whatever their majority leads to.
+    async fn all(members: &[Arc<Member>], message: &Message) -> Self {
+        let (mut open, mut early) = (Vec::with_capacity(members.len()), Vec::new());
+        for (place, member) in members.iter().enumerate() {
+            let mut answer = answer(member.clone(), message.clone()).boxed();
+            match futures_util::poll!(&mut answer) {
+                Poll::Ready(told) => early.push((place, told)),
+                Poll::Pending => open.push((place, answer)),
+            }
+        }
+        Self { open, early }
+    }
+
+    fn is_over(&self) -> bool {
+        self.open.is_empty() && self.early.is_empty()
+    }
+
+    /// The next answer, and whose it is; nothing when all have answered.
+    async fn next(&mut self) -> Option<(usize, Answer)> {
+        poll_fn(|cx| {
+            if let Some(early) = self.early.pop() {
+                return Poll::Ready(Some(early));
+            }
+            // They are few: to look at each costs less than to know which one it is.
+            for at in 0..self.open.len() {
+                if let Poll::Ready(told) = self.open[at].1.as_mut().poll(cx) {
+                    let (place, _) = self.open.swap_remove(at);
+                    return Poll::Ready(Some((place, told)));
+                }
+            }
+            match self.open.is_empty() {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+async fn answer(member: Arc<Member>, message: Message) -> Answer {
+    match message {
         Message::Vote(cmd) => member.ask(cmd).await,
         Message::Look(cmd) => member.ask_anyway(cmd).await,
         Message::Free(free) => member.free(free).await,
-    };
-    (place, told)
+    }
 }
 
 /// The nodes that have not answered.

@@ -13,7 +13,7 @@ use crate::claim::{Claim, Party};
 /// How many counters a node has: names that share one may cost each other a second round.
 pub(super) const BUCKETS: usize = 256;
 
-/// One script per verb, each with what they share in front of it.
+/// One script per verb, each with what they share in front of it, and before that whatever does without.
 pub(super) struct Scripts {
     pub(super) enter: Script,
     pub(super) renew: Script,
@@ -28,14 +28,19 @@ pub(super) struct Scripts {
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
-    let script = |verb: &str| Script::new(format!("{}{verb}", include_str!("claims.lua")));
+    let behind =
+        |quick: &str, verb: &str| Script::new([quick, include_str!("claims.lua"), verb].concat());
+    let script = |verb: &str| behind("", verb);
     Scripts {
-        enter: script(include_str!("enter.lua")),
+        enter: behind(include_str!("enter_free.lua"), include_str!("enter.lua")),
         renew: script(include_str!("renew.lua")),
         number: script(include_str!("number.lua")),
         stand_back: script(include_str!("stand_back.lua")),
         restore: script(include_str!("restore.lua")),
-        release: script(include_str!("release.lua")),
+        release: behind(
+            include_str!("release_alone.lua"),
+            include_str!("release.lua"),
+        ),
         evict: script(include_str!("evict.lua")),
         inspect: script(include_str!("inspect.lua")),
         greet: script(include_str!("greet.lua")),
@@ -128,7 +133,7 @@ impl Keys {
                 bucket_field(&claim.name).as_bytes(),
                 &claim.id.as_bytes()[..],
                 lease_ms(claim.lease).as_bytes(),
-                offer.to_string().as_bytes(),
+                format!("{offer:016}").as_bytes(),
                 if waits { &b"1"[..] } else { b"0" },
                 self.keeper.as_bytes(),
                 party(&claim.party).as_bytes(),
@@ -287,6 +292,17 @@ impl Said {
             seen,
             left: Duration::from_millis(left),
         })
+    }
+
+    /// Of one claim that asked for the lock: a mere number is that of a claim which has it, and nobody had a higher one.
+    pub(super) fn one(answer: &Value) -> Option<Self> {
+        match bytes(answer) {
+            Some(text) => {
+                let order = std::str::from_utf8(text).ok()?.parse().ok()?;
+                Self::from_numbers([1, order, order, 0])
+            }
+            None => Self::all(answer)?.pop(),
+        }
     }
 
     /// Of each claim of a batch.
