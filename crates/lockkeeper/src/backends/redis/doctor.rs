@@ -157,7 +157,7 @@ pub(super) fn guarantees(servers: &[Facts], more: &[&str]) -> Guarantees {
         ],
         caveats,
         clock: "the server's wall clock",
-        token: "the server's time in microseconds, or one more than the last number of the bucket if that is larger; after data loss it rises if the clock of the server, or of the one that follows it, is not behind by more than the outage took".into(),
+        token: "one more than the last number of the bucket, which every new connection and the first claim in 50 ms lift to the server's time in microseconds; after data loss it rises if the clock of the server, or of the one that follows it, is not behind by more than the outage took".into(),
         ..Guarantees::of(REDIS, class)
     }
 }
