@@ -14,7 +14,7 @@ use super::link::{Link, Script, Told};
 use super::route::Route;
 use super::{scripts, wire};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
-use crate::claim::{Claim, ClaimId};
+use crate::claim::{Claim, ClaimId, Party};
 use crate::error::Error;
 use crate::guarantees::Guarantees;
 use crate::{Mode, Name};
@@ -41,6 +41,29 @@ pub(super) struct RedisBackend {
     pub(super) guarantees: Guarantees,
     pub(super) place: String,
     pub(super) waited: Waited,
+    pub(super) record: Record,
+}
+
+/// The record of the last claim but for its order, which is that of the next if the same party wants the same.
+#[derive(Debug, Default)]
+pub(super) struct Record(Mutex<Option<(Mode, Arc<Party>, Arc<str>)>>);
+
+impl Record {
+    fn of(&self, claim: &Claim, channel: &str) -> Arc<str> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((mode, party, rest))
+                if *mode == claim.mode && Arc::ptr_eq(party, &claim.party) =>
+            {
+                rest.clone()
+            }
+            _ => {
+                let rest: Arc<str> = wire::rest(claim, channel).into();
+                *last = Some((claim.mode, claim.party.clone(), rest.clone()));
+                rest
+            }
+        }
+    }
 }
 
 /// Claims that had to wait, for as long as they are there. Only how quickly others are told depends on it: what is
@@ -182,7 +205,7 @@ impl Backend for RedisBackend {
         possible(claim.mode)?;
         let keys = self.keys.entry(&claim.name);
         let lease = wire::lease_ms(claim.lease);
-        let rest = wire::rest(claim, &self.channel);
+        let rest = self.record.of(claim, &self.channel);
         let args: [&[u8]; 4] = [
             claim.id.as_bytes(),
             rest.as_bytes(),

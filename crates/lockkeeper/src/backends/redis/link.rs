@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 
 use super::answer;
 use super::node::Node;
+use super::packed::{Pack, Packed};
 use super::pipe::Pipe;
 use super::scripts::Numbering;
 use super::socket::timed_out;
@@ -61,26 +62,33 @@ impl Script {
     }
 
     /// The call by hash.
-    pub(crate) fn by_hash<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Cmd {
+    pub(crate) fn by_hash<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Packed {
         self.command("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call with the whole text, after which the server knows the hash.
-    pub(crate) fn by_text<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Cmd {
+    pub(crate) fn by_text<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Packed {
         self.command("EVAL", &self.text, keys, args)
     }
 
-    fn command<A: AsRef<[u8]>>(&self, verb: &str, what: &str, keys: &[A], args: &[&[u8]]) -> Cmd {
-        let bytes = what.len() + args.iter().map(|arg| arg.len()).sum::<usize>() + 128;
-        let mut cmd = Cmd::with_capacity(3 + keys.len() + args.len(), bytes);
-        cmd.arg(verb).arg(what).arg(keys.len());
-        for key in keys {
-            cmd.arg(key.as_ref());
-        }
-        for arg in args {
-            cmd.arg(*arg);
-        }
-        cmd
+    fn command<A: AsRef<[u8]>>(
+        &self,
+        verb: &str,
+        what: &str,
+        keys: &[A],
+        args: &[&[u8]],
+    ) -> Packed {
+        let length = |all: usize, part: &[u8]| all + part.len();
+        let keys = keys.iter().map(AsRef::as_ref);
+        let bytes = args.iter().copied().fold(what.len(), length);
+        let bytes = keys.clone().fold(bytes, length);
+        let mut packed = Packed::of(3 + keys.len() + args.len(), bytes);
+        packed.part(verb.as_bytes());
+        packed.part(what.as_bytes());
+        packed.part(keys.len().to_string().as_bytes());
+        keys.for_each(|key| packed.part(key));
+        args.iter().for_each(|arg| packed.part(arg));
+        packed
     }
 }
 
@@ -253,7 +261,7 @@ impl Link {
         let by_hash = script.by_hash(keys, args);
         let answer = match told {
             Told::InTurn => pipe.ask(&by_hash),
-            Told::AfterOthers => pipe.ask_behind(&PING, &by_hash),
+            Told::AfterOthers => pipe.ask_behind(&*PING, &by_hash),
         };
         match self.answered(answer).await?.extract_error() {
             // Refused by its hash, so it did not run.
@@ -279,14 +287,15 @@ impl Link {
         told
     }
 
-    async fn asking(&self, cmd: Cmd) -> Result<Value, RedisError> {
-        let mut answers = self.commands(&[redis::cmd("ASKING"), cmd]).await?;
+    async fn asking(&self, question: Packed) -> Result<Value, RedisError> {
+        let asking = Packed::words(&[b"ASKING"]);
+        let mut answers = self.commands(&[asking, question]).await?;
         let told = answers.pop().ok_or_else(timed_out)?;
         told.extract_error()
     }
 
     /// Sends one command. An error of the server is an error here.
-    pub(crate) async fn command(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+    pub(crate) async fn command(&self, cmd: &impl Pack) -> Result<Value, RedisError> {
         limited(self.ask(|pipe| pipe.ask(cmd)))
             .await?
             .extract_error()
@@ -294,7 +303,7 @@ impl Link {
 
     /// Sends several commands at once; one answer each, errors of the server among them as
     /// [`Value::ServerError`].
-    pub(crate) async fn commands(&self, cmds: &[Cmd]) -> Result<Vec<Value>, RedisError> {
+    pub(crate) async fn commands(&self, cmds: &[impl Pack]) -> Result<Vec<Value>, RedisError> {
         let answers = self.ask(|pipe| try_join_all(pipe.ask_all(cmds)));
         limited(answers).await
     }
@@ -302,10 +311,10 @@ impl Link {
     /// Sends one command on the present connection, or fails at once. The caller may stop waiting without
     /// raising suspicion: for a question to many servers, of which the first few answers decide. It is sent at
     /// once, after everything that was sent before.
-    pub(crate) fn send(
+    pub(crate) fn send<Q: Pack>(
         &self,
-        cmd: &Cmd,
-    ) -> impl Future<Output = Result<Value, RedisError>> + Send + use<> {
+        cmd: &Q,
+    ) -> impl Future<Output = Result<Value, RedisError>> + Send + use<Q> {
         let asked = match &*self.shared.state.borrow() {
             State::Up(connection) => Ok(connection.pipe.ask_at_once(cmd)),
             State::Down(error) => Err(error.clone()),

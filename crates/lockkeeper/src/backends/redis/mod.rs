@@ -32,6 +32,7 @@ mod keys;
 mod lifted;
 pub(crate) mod link;
 pub(crate) mod node;
+pub(crate) mod packed;
 mod pipe;
 mod reply;
 mod route;
@@ -89,6 +90,7 @@ pub async fn connect(config: &Config) -> Result<Arc<dyn Backend>, Error> {
         guarantees: doctor::guarantees(&facts, weakness),
         place: config.place(),
         waited: backend::Waited::default(),
+        record: backend::Record::default(),
     };
     Ok(backend.shared())
 }

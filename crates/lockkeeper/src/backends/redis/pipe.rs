@@ -15,12 +15,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use futures_util::task::AtomicWaker;
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 
 use super::lifted::Lifted;
+use super::packed::Pack;
 use super::reply::{self, Said};
 
 /// What is read at once at most.
@@ -111,12 +112,12 @@ impl Pipe {
 
     /// Asks; the question is under way before the answer is awaited. A server's refusal is a
     /// [`Value::ServerError`].
-    pub(super) fn ask(&self, cmd: &Cmd) -> Answer {
+    pub(super) fn ask(&self, cmd: &impl Pack) -> Answer {
         self.put(|traffic| traffic.add(cmd, 0))
     }
 
     /// The same, and the question is on its way when this returns, whoever else is asking.
-    pub(super) fn ask_at_once(&self, cmd: &Cmd) -> Answer {
+    pub(super) fn ask_at_once(&self, cmd: &impl Pack) -> Answer {
         let mut traffic = self.0.traffic();
         let answer = traffic.add(cmd, 0);
         let written = traffic.write_now();
@@ -126,13 +127,13 @@ impl Pipe {
     }
 
     /// Asks several questions in one piece.
-    pub(super) fn ask_all(&self, cmds: &[Cmd]) -> Vec<Answer> {
+    pub(super) fn ask_all(&self, cmds: &[impl Pack]) -> Vec<Answer> {
         self.put(|traffic| cmds.iter().map(|cmd| traffic.add(cmd, 0)).collect())
     }
 
     /// Asks, and has the server tell others before us: it writes to its clients in the opposite order to that in which it
     /// first had something for them, and has something for us, which nobody waits for, before it does what it is asked.
-    pub(super) fn ask_behind(&self, first: &Cmd, cmd: &Cmd) -> Answer {
+    pub(super) fn ask_behind(&self, first: &impl Pack, cmd: &impl Pack) -> Answer {
         self.put(|traffic| {
             let _nobody_waits = traffic.add(first, 0);
             traffic.add(cmd, 0)
@@ -140,7 +141,7 @@ impl Pipe {
     }
 
     /// Asks to hear so many channels, or to hear them no longer.
-    pub(super) fn ask_for_channels(&self, cmd: &Cmd, channels: usize) -> Answer {
+    pub(super) fn ask_for_channels(&self, cmd: &impl Pack, channels: usize) -> Answer {
         self.put(|traffic| traffic.add(cmd, channels))
     }
 
@@ -185,11 +186,11 @@ impl Shared {
 
 impl Traffic {
     /// Puts a question behind the others; a connection that is over, or takes nothing any more, gives no answer.
-    fn add(&mut self, cmd: &Cmd, channels: usize) -> Answer {
+    fn add(&mut self, cmd: &impl Pack, channels: usize) -> Answer {
         let (tell, told) = oneshot::channel();
         if self.writer.is_some() && self.unsent.len() < MOST_UNSENT {
             self.questions.push_back(Question { channels, tell });
-            cmd.write_packed_command(&mut self.unsent);
+            cmd.write(&mut self.unsent);
         }
         Answer(told)
     }

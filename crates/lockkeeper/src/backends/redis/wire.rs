@@ -9,12 +9,13 @@ use crate::claim::{Claim, ClaimId, Party};
 use crate::{Mode, Name, Token, rule};
 
 /// A longer lease would overflow the server's clock: thirty years serve as for ever.
-const LONGEST_LEASE_MS: u128 = 30 * 365 * 24 * 3600 * 1000;
+const LONGEST_LEASE_MS: u64 = 30 * 365 * 24 * 3600 * 1000;
 
 /// A lease in milliseconds: never zero or less, which would delete the key, and never shorter than
 /// the lease that the caller counts on.
 pub(super) fn lease_ms(lease: Duration) -> String {
-    let ms = lease.as_nanos().div_ceil(1_000_000);
+    let whole = lease.as_secs().saturating_mul(1000);
+    let ms = whole.saturating_add(lease.subsec_nanos().div_ceil(1_000_000).into());
     ms.clamp(1, LONGEST_LEASE_MS).to_string()
 }
 

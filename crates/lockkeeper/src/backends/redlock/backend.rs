@@ -16,6 +16,7 @@ use super::set::{Message, Set, bucket};
 use super::view;
 use super::wire::{Said, number};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
+use crate::backends::redis::packed::Packed;
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::guarantees::Guarantees;
@@ -247,7 +248,7 @@ impl Redlock {
         self.frees_by(claim, self.set.keys.release(claim))
     }
 
-    fn frees_by(&self, claim: &Claim, cmd: Arc<redis::Cmd>) -> Message {
+    fn frees_by(&self, claim: &Claim, cmd: Arc<Packed>) -> Message {
         Message::Free(Free {
             claim: claim.id,
             cmd,

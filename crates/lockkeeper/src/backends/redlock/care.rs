@@ -11,6 +11,7 @@ use super::REDLOCK;
 use super::member::{Health, Member, Rest, Resting, Trouble};
 use super::quorum::Quorum;
 use super::set::Set;
+use crate::backends::redis::packed::Packed;
 use crate::error::Error;
 use crate::lifecycle::deadline::Moment;
 
@@ -108,9 +109,7 @@ impl Set {
 
     /// One server under two names would vote twice.
     async fn same_server_twice(&self) -> Result<(), Error> {
-        let mut info = redis::cmd("INFO");
-        info.arg("server");
-        let info = Arc::new(info);
+        let info = Arc::new(Packed::words(&[b"INFO", b"server"]));
         let asked = self
             .members
             .iter()

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Cmd;
-
+use crate::backends::redis::packed::Packed;
 use crate::claim::ClaimId;
 use crate::lifecycle::deadline::Moment;
 
@@ -22,7 +21,7 @@ const MOST: usize = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Free {
     pub(super) claim: ClaimId,
-    pub(super) cmd: Arc<Cmd>,
+    pub(super) cmd: Arc<Packed>,
     /// How long there can be something to free: its lease.
     pub(super) within: Duration,
 }
@@ -37,7 +36,7 @@ pub(super) struct Debts {
 struct Debt {
     number: u64,
     claim: ClaimId,
-    cmd: Arc<Cmd>,
+    cmd: Arc<Packed>,
     /// The connection that it was sent on, and whether it is known to have failed.
     connection: u64,
     failed: bool,
@@ -87,7 +86,7 @@ impl Debts {
 
     /// What earlier connections left undone, in the order in which it was sent. What is under way on this
     /// connection is left to it.
-    pub(super) fn due(&self, connection: u64, now: Moment) -> Vec<(u64, Arc<Cmd>)> {
+    pub(super) fn due(&self, connection: u64, now: Moment) -> Vec<(u64, Arc<Packed>)> {
         let mut all = self.all();
         all.retain(|debt| debt.until > now);
         let due = |debt: &&Debt| debt.failed || debt.connection < connection;
@@ -104,7 +103,7 @@ mod tests {
     fn free(claim: u8) -> Free {
         Free {
             claim: ClaimId::from_bytes([claim; 16]),
-            cmd: Arc::new(redis::cmd("PING")),
+            cmd: Arc::new(Packed::words(&[b"PING"])),
             within: Duration::from_secs(60),
         }
     }

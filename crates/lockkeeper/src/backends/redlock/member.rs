@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 
 use super::config::Config;
 use super::debts::{Debts, Free};
@@ -18,6 +18,7 @@ use super::quorum::Vote;
 use super::wire::{Keys, SCRIPTS, Said, bytes, items, number};
 use crate::backends::redis::answer;
 use crate::backends::redis::link::{Event, Link};
+use crate::backends::redis::packed::Packed;
 use crate::error::Error;
 use crate::lifecycle::deadline::{Clock, Moment};
 
@@ -135,7 +136,7 @@ impl Member {
 
     /// Asks a node that was greeted. It is not asked again by itself, also not when it only lacked the
     /// scripts: a question must not come after whatever its caller sent since.
-    pub(super) async fn ask(&self, cmd: Arc<Cmd>) -> Result<Value, Trouble> {
+    pub(super) async fn ask(&self, cmd: Arc<Packed>) -> Result<Value, Trouble> {
         if !self.is_greeted() {
             return Err(Trouble::NotGreeted);
         }
@@ -150,7 +151,7 @@ impl Member {
     }
 
     /// Asks a node whatever its state: for what frees or looks, and takes nothing.
-    pub(super) async fn ask_anyway(&self, cmd: Arc<Cmd>) -> Result<Value, Trouble> {
+    pub(super) async fn ask_anyway(&self, cmd: Arc<Packed>) -> Result<Value, Trouble> {
         match self.send(cmd.clone()).await {
             Err(error) if answer::lacks_script(&error) => {
                 self.greet().await?;
@@ -174,8 +175,8 @@ impl Member {
     }
 
     /// Sends, and remembers a refusal.
-    async fn send(&self, cmd: Arc<Cmd>) -> Result<Value, RedisError> {
-        let told = self.link.send(&cmd).await;
+    async fn send(&self, cmd: Arc<Packed>) -> Result<Value, RedisError> {
+        let told = self.link.send(&*cmd).await;
         *self.refusal() = told.as_ref().err().cloned().map(Trouble::from);
         told
     }
@@ -238,7 +239,7 @@ impl Member {
     /// Sends what earlier connections left undone, before anything is asked on this one.
     async fn pay_debts(&self, present: u64) -> Result<(), Trouble> {
         for (debt, cmd) in self.debts.due(present, self.clock.now()) {
-            match self.link.command(&cmd).await {
+            match self.link.command(&*cmd).await {
                 Ok(_) => self.debts.is_paid(debt),
                 // Refused, so tried again by the next greeting; the node may still be good for votes.
                 Err(error) if error.code().is_some() => {}

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::sync::Notify;
 
 use super::config::Config;
@@ -19,6 +19,7 @@ use super::{REDLOCK, care, ear};
 use crate::Name;
 use crate::backend::{Bell, Wake};
 use crate::backends::redis::link::Event;
+use crate::backends::redis::packed::Packed;
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
@@ -45,9 +46,9 @@ impl std::fmt::Debug for Set {
 #[derive(Debug, Clone)]
 pub(super) enum Message {
     /// Asks for the node's vote: only if it was greeted.
-    Vote(Arc<Cmd>),
+    Vote(Arc<Packed>),
     /// Looks: whatever the node's state.
-    Look(Arc<Cmd>),
+    Look(Arc<Packed>),
     /// Frees: whatever the node's state, and later if it cannot be reached.
     Free(Free),
 }

@@ -12,6 +12,7 @@ use super::quorum::Quorum;
 use super::set::{Message, Set, Wait};
 use super::wire::{bytes, items, number, party_from};
 use crate::backend::{ClaimView, LockView, Query};
+use crate::backends::redis::packed::Packed;
 use crate::claim::Party;
 use crate::error::Error;
 use crate::{Mode, Name, Token};
@@ -88,13 +89,9 @@ async fn names(set: &Set) -> Result<Vec<Name>, Error> {
     let mut names = BTreeSet::new();
     for pattern in set.keys.patterns() {
         let scan = |cursor: Vec<u8>| {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(1000);
-            Arc::new(scan)
+            let pattern = pattern.as_bytes();
+            let scan: [&[u8]; 6] = [b"SCAN", &cursor, b"MATCH", pattern, b"COUNT", b"1000"];
+            Arc::new(Packed::words(&scan))
         };
         let mut answered = 0;
         for member in &set.members {

@@ -3,11 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::quorum::Vote;
 use crate::Name;
 use crate::backends::redis::link::Script;
+use crate::backends::redis::packed::Packed;
 use crate::claim::{Claim, Party};
 
 /// How many counters a node has: names that share one may cost each other a second round.
@@ -123,7 +124,7 @@ impl Keys {
         Name::new(std::str::from_utf8(name).ok()?).ok()
     }
 
-    pub(super) fn enter(&self, claim: &Claim, offer: u64, waits: bool) -> Arc<Cmd> {
+    pub(super) fn enter(&self, claim: &Claim, offer: u64, waits: bool) -> Arc<Packed> {
         let [lock, line, waiting] = self.all_of(&claim.name);
         let keys = [self.node(), &lock, &line, &waiting];
         Arc::new(SCRIPTS.enter.by_hash(
@@ -142,7 +143,7 @@ impl Keys {
     }
 
     /// Claims with the number that each is offered if it comes to hold.
-    pub(super) fn renew(&self, claims: &[Claim], offers: &[u64]) -> Arc<Cmd> {
+    pub(super) fn renew(&self, claims: &[Claim], offers: &[u64]) -> Arc<Packed> {
         let mut keys = vec![self.node.clone()];
         let mut args: Vec<Vec<u8>> = vec![self.digest().to_vec()];
         for (claim, offer) in claims.iter().zip(offers) {
@@ -156,7 +157,7 @@ impl Keys {
         Arc::new(SCRIPTS.renew.by_hash(&keys, &args))
     }
 
-    pub(super) fn number(&self, claim: &Claim, number: u64) -> Arc<Cmd> {
+    pub(super) fn number(&self, claim: &Claim, number: u64) -> Arc<Packed> {
         let lock = self.of(":lock:", &claim.name);
         Arc::new(SCRIPTS.number.by_hash(
             &[self.node(), &lock],
@@ -169,7 +170,7 @@ impl Keys {
         ))
     }
 
-    pub(super) fn stand_back(&self, claim: &Claim) -> Arc<Cmd> {
+    pub(super) fn stand_back(&self, claim: &Claim) -> Arc<Packed> {
         let [lock, line, waiting] = self.all_of(&claim.name);
         let keys = [self.node(), &lock, &line, &waiting];
         Arc::new(SCRIPTS.stand_back.by_hash(
@@ -185,7 +186,7 @@ impl Keys {
         ))
     }
 
-    pub(super) fn restore(&self, claim: &Claim, order: u64) -> Arc<Cmd> {
+    pub(super) fn restore(&self, claim: &Claim, order: u64) -> Arc<Packed> {
         let lock = self.of(":lock:", &claim.name);
         Arc::new(SCRIPTS.restore.by_hash(
             &[self.node(), &lock],
@@ -200,14 +201,14 @@ impl Keys {
         ))
     }
 
-    pub(super) fn release(&self, claim: &Claim) -> Arc<Cmd> {
+    pub(super) fn release(&self, claim: &Claim) -> Arc<Packed> {
         Arc::new(SCRIPTS.release.by_hash(
             &self.all_of(&claim.name),
             &[&claim.id.as_bytes()[..], &self.channels],
         ))
     }
 
-    pub(super) fn evict(&self, name: &Name, id: &[u8], record: &str) -> Arc<Cmd> {
+    pub(super) fn evict(&self, name: &Name, id: &[u8], record: &str) -> Arc<Packed> {
         let [lock, line, waiting] = self.all_of(name);
         let broken = format!("{}:broken", self.prefix).into_bytes();
         Arc::new(SCRIPTS.evict.by_hash(
@@ -216,7 +217,7 @@ impl Keys {
         ))
     }
 
-    pub(super) fn inspect(&self, names: &[Name]) -> Arc<Cmd> {
+    pub(super) fn inspect(&self, names: &[Name]) -> Arc<Packed> {
         let keys: Vec<Vec<u8>> = names.iter().flat_map(|name| self.all_of(name)).collect();
         Arc::new(SCRIPTS.inspect.by_hash(&keys, &[]))
     }
