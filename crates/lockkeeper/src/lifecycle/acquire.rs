@@ -291,7 +291,6 @@ async fn stand_in_line(core: &Arc<Core>, key: &LineKey) {
         let obtained = driver.obtain(entry).await;
         match driver.numbered(obtained).await {
             Obtained::Holds => {
-                core.watchdog.schedule(&driver.tracked);
                 if core.lines.give(core, key, &driver.tracked) == Given::Taken {
                     return;
                 }
@@ -381,6 +380,7 @@ impl<'a> Driver<'a> {
             match answer {
                 Ok(Standing::Holds { .. }) => {
                     self.tracked.answered(&answer, sent, now);
+                    core.watchdog.schedule(&self.tracked);
                     return self.good_enough();
                 }
                 Ok(Standing::Waits { .. }) => {

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -124,8 +125,16 @@ fn free(
     // Made at once: if all this is dropped, those who wait are told.
     let next = others_wait.then(|| Box::pin(acquire::drive(core.clone(), hold.key())));
     async move {
+        hold.end();
+        let asking = ask_to_release(&core, &hold);
+        tokio::pin!(asking);
+        // Others wait for the question, which the first poll sends, and nobody for the rest.
+        let asked = futures_util::poll!(asking.as_mut());
         core.watchdog.forget(&hold);
-        let told = ask_to_release(&core, &hold).await;
+        let told = match asked {
+            Poll::Ready(told) => told,
+            Poll::Pending => asking.await,
+        };
         if told.is_err() {
             core.releases.push(&core, &hold);
         }

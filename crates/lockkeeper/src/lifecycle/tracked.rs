@@ -225,10 +225,11 @@ impl Tracked {
     pub(crate) fn collect(&self) -> bool {
         self.collected.store(true, Ordering::Release);
         let mut life = locked(&self.life);
-        let renew_at = life.renew_at();
-        let put_off = self.kept && life.due > renew_at && !life.in_flight;
+        // A waiter's next look, a little later than a holder's would be, will do.
+        let in_good_time = life.asked + (life.deadline - life.asked) / 2;
+        let put_off = self.kept && life.due > in_good_time && !life.in_flight;
         if put_off {
-            life.due = renew_at;
+            life.due = life.renew_at();
         }
         put_off
     }
