@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lockkeeper::backend::{Entry, Released, Standing};
+use lockkeeper::claim::Claim;
 use lockkeeper::{Error, Mode};
 use lockkeeper_testbed::{Postgres, Proxy};
+use tokio_postgres::NoTls;
 
 use crate::stage::{LEASE, SOON, backend, claim, insist, keeper, order, soon, until};
 
@@ -103,6 +105,50 @@ async fn a_row_that_vanished_leaves_no_lock_behind() {
         assert_eq!(locks(&server), "0");
         server.sql("DELETE FROM lockkeeper_session_names").unwrap();
     }
+}
+
+/// A gate before the server's line: while the test has this lock, no request to wait gets to the lock that it is for.
+const GATE: &str = "CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS \
+    'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NULL; END'; \
+    CREATE TRIGGER gate BEFORE UPDATE ON lockkeeper_session_claims FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate()";
+
+/// One who is told that it waits is in the server's line, however long its request was on the way.
+// proves: L12
+#[tokio::test]
+async fn no_reader_overtakes_a_writer_that_was_told_that_it_waits() {
+    let server = Postgres::start().unwrap();
+    let (one, two) = (backend(&url(&server)).await, backend(&url(&server)).await);
+    let reader = || Claim {
+        mode: Mode::Shared,
+        ..claim("a")
+    };
+    let (held, writer, late) = (reader(), claim("a"), reader());
+    order(one.enter(&held, Entry::Queue).await.unwrap());
+    server.sql(GATE).unwrap();
+    let (gate, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let shut = "SELECT pg_advisory_lock(42)";
+    gate.batch_execute(shut).await.unwrap();
+    match two.enter(&writer, Entry::Queue).await {
+        Err(error) => assert!(error.is_unknown(), "{error}"),
+        Ok(Standing::Waits { .. }) => {
+            let told = one.enter(&late, Entry::Try).await.unwrap();
+            assert_eq!(told, Standing::Gone, "a reader overtook the writer");
+        }
+        Ok(told) => panic!("there is a reader, but the writer was told {told:?}"),
+    }
+    let open = "SELECT pg_advisory_unlock(42)";
+    gate.batch_execute(open).await.unwrap();
+    let told = insist(|| two.enter(&writer, Entry::Queue)).await;
+    assert!(matches!(told, Standing::Waits { .. }), "{told:?}");
+    let told = one.enter(&late, Entry::Try).await.unwrap();
+    assert_eq!(told, Standing::Gone, "a reader overtook the writer");
+    assert_eq!(one.release(&held).await.unwrap(), Released::Freed);
+    until("the writer holds", async || {
+        let told = insist(|| two.enter(&writer, Entry::Queue)).await;
+        matches!(told, Standing::Holds { .. })
+    })
+    .await;
 }
 
 // proves: S2, F1

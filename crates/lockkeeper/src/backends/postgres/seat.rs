@@ -53,10 +53,13 @@ const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_tran
 /// Between two attempts to end what the server does for a claim.
 const CANCEL_AGAIN: Duration = Duration::from_millis(50);
 
+/// Those of one connection, each prepared when it is first used.
+type Statements = [OnceCell<Statement>; TEXTS.len()];
+
 /// A connection for one claim at a time.
 pub(super) struct Seat {
     client: Arc<Client>,
-    statements: [OnceCell<Statement>; TEXTS.len()],
+    statements: Arc<Statements>,
     driver: JoinHandle<()>,
     config: Config,
     /// The server's process for it, once a claim has entered.
@@ -86,7 +89,7 @@ impl Seat {
         let driver = tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
         let seat = Self {
             client: Arc::new(client),
-            statements: Default::default(),
+            statements: Arc::default(),
             driver,
             config: config.clone(),
             session: 0,
@@ -249,17 +252,18 @@ impl Seat {
         }
     }
 
-    /// Waits in the server.
+    /// Waits in the server, as soon as it is polled.
     pub(super) fn wait(&self, claim: &Claim) -> Waiting {
         let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
         let (shared, id) = (claim.mode == Mode::Shared, claim.id);
-        let client = self.client.clone();
+        let (client, statements) = (self.client.clone(), self.statements.clone());
         let sql = self.config.statement(TEXTS[WAIT]);
         Box::pin(async move {
-            let statement = client.prepare(&sql).await?;
+            let prepare = || client.prepare(&sql);
+            let statement = statements[WAIT].get_or_try_init(prepare).await?;
             let id = &id.as_bytes()[..];
             let row = client
-                .query_opt(&statement, &[&text, &key, &shared, &id])
+                .query_opt(statement, &[&text, &key, &shared, &id])
                 .await?;
             Ok(row.map(|row| order(row.get(0))))
         })

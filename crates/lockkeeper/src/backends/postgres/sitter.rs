@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::client::Question;
 use super::faults::{silent, unreachable};
@@ -16,6 +16,9 @@ use crate::Mode;
 use crate::backend::{Entry, Released, Standing, Wake};
 use crate::claim::Claim;
 use crate::error::Error;
+
+/// How soon a claim that is not yet in the server's line is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A claim and its seat.
 struct Sitter {
@@ -65,10 +68,14 @@ pub(super) async fn sit(
         }
     };
     let lease = sitter.claim.lease;
-    let _nobody_asks = told.send(match sitter.holds {
+    let standing = match sitter.holds {
         Some(order) => Ok(holds(order, lease)),
         None => sitter.stand(&strong, lease).await,
-    });
+    };
+    if let Next::End = answer(standing, told) {
+        strong.leave(&key, &own);
+        return sitter.end(&strong).await;
+    }
     // Whoever gives up the keeper gives up its claims.
     drop(strong);
     loop {
@@ -103,6 +110,36 @@ fn answer(
 
 fn holds(order: u64, lease_left: Duration) -> Standing {
     Standing::Holds { order, lease_left }
+}
+
+/// Where a claim stands that waits in the server, or should. It is told so only once it is seen in the server's line: until
+/// then others would still come in ahead of it, readers ahead of a writer too. This does not end for a claim that has the lock.
+async fn in_line(
+    house: &House,
+    claim: &Claim,
+    question: Question,
+    lease: Duration,
+) -> Result<Standing, Error> {
+    let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
+    loop {
+        let answer = house.ask(STAND, &[&text, &id], question).await?;
+        let Some(row) = answer.first() else {
+            return Ok(Standing::Gone);
+        };
+        match row.get(0) {
+            Some(true) => std::future::pending().await,
+            Some(false) => {
+                let ahead = usize::try_from(row.get::<_, i64>(1)).unwrap_or_default();
+                let theirs = u64::try_from(row.get::<_, Option<i64>>(2).unwrap_or(i64::MAX));
+                return Ok(Standing::Waits {
+                    // It was not given the lock, so somebody has it.
+                    ahead: ahead.max(1),
+                    look_again_in: Duration::from_micros(theirs.unwrap_or_default()).min(lease),
+                });
+            }
+            None => sleep(LOOK_AGAIN).await,
+        }
+    }
 }
 
 impl Sitter {
@@ -207,34 +244,29 @@ impl Sitter {
 
     /// Where a claim stands that was not told that it holds. If the server has given it the lock, that is on its way.
     async fn stand(&mut self, house: &House, lease: Duration) -> Result<Standing, Error> {
-        let question = Question::within(lease, "renewing leases");
-        let (text, id) = (
-            wire::text_of(&self.claim.name),
-            &self.claim.id.as_bytes()[..],
-        );
-        let answer = house.ask(STAND, &[&text, &id], question).await?;
-        let Some(row) = answer.first() else {
+        let Some(waiting) = &mut self.waiting else {
             return Ok(Standing::Gone);
         };
-        if row.get(0)
-            && let Some(waiting) = &mut self.waiting
-        {
-            let Ok(granted) = timeout(question.patience, waiting).await else {
-                return Err(silent(question.during, question.patience));
-            };
-            self.waiting = None;
-            self.holds = granted.ok().flatten();
-            return Ok(self
-                .holds
-                .map_or(Standing::Gone, |order| holds(order, lease)));
+        let question = Question::within(lease, "renewing leases");
+        // The request to wait leaves before the question about it.
+        let standing = async {
+            tokio::select! {
+                biased;
+                granted = waiting => Err(granted),
+                standing = in_line(house, &self.claim, question, lease) => Ok(standing),
+            }
+        };
+        // Twice: the question has its own limit, and must meet that one first.
+        match timeout(2 * question.patience, standing).await {
+            Err(_) => Err(silent(question.during, 2 * question.patience)),
+            Ok(Ok(standing)) => standing,
+            Ok(Err(granted)) => {
+                self.waiting = None;
+                self.holds = granted.ok().flatten();
+                let held = self.holds.map(|order| holds(order, lease));
+                Ok(held.unwrap_or(Standing::Gone))
+            }
         }
-        let ahead = usize::try_from(row.get::<_, i64>(1)).unwrap_or_default();
-        let theirs = u64::try_from(row.get::<_, Option<i64>>(2).unwrap_or(i64::MAX));
-        Ok(Standing::Waits {
-            // It was not given the lock, so somebody has it.
-            ahead: ahead.max(1),
-            look_again_in: Duration::from_micros(theirs.unwrap_or_default()).min(lease),
-        })
     }
 
     async fn downgrade(&mut self, house: &Arc<House>, lease: Duration) -> Result<Standing, Error> {
