@@ -106,7 +106,7 @@ async fn a_storm_on_one_name_never_makes_two_holders() {
 }
 
 /// Whoever holds counts from before it asked, so its row must not end before that and a lease, however long the statement
-/// had to wait.
+/// had to wait; nor later than a lease after the answer, and a renewal makes it whole again.
 // bug 29, bug 30
 #[tokio::test]
 async fn a_statement_that_had_to_wait_never_dates_from_before_it_was_sent() {
@@ -129,12 +129,19 @@ async fn a_statement_that_had_to_wait_never_dates_from_before_it_was_sent() {
         })
         .await;
         let sent = server.sql("SELECT clock_timestamp()").unwrap();
-        order(one.enter(&second, Entry::Queue).await.unwrap());
+        let number = order(one.enter(&second, Entry::Queue).await.unwrap());
+        let told = server.sql("SELECT clock_timestamp()").unwrap();
         locker.await.unwrap();
         let dated = format!(
-            "SELECT entered_at >= '{sent}' AND ends_at >= '{sent}'::timestamptz + '15s' FROM lockkeeper_locks"
+            "SELECT entered_at BETWEEN '{sent}' AND '{told}', \
+             ends_at BETWEEN '{sent}'::timestamptz + '15s' AND '{told}'::timestamptz + '15s' FROM lockkeeper_locks"
         );
-        assert_eq!(server.sql(&dated).unwrap(), "t");
+        assert_eq!(server.sql(&dated).unwrap(), "t|t");
+        let again = one.renew(std::slice::from_ref(&second)).await.unwrap();
+        assert_eq!(order(again[0]), number);
+        let whole =
+            format!("SELECT ends_at >= '{told}'::timestamptz + '15s' FROM lockkeeper_locks");
+        assert_eq!(server.sql(&whole).unwrap(), "t");
         one.release(&second).await.unwrap();
     }
 }
