@@ -45,8 +45,8 @@ impl Alone {
             lease,
             lease,
             Value::Bytes(keeper.as_bytes()),
-            Value::Text(&label),
-            Value::Text(&host),
+            Value::Text(label),
+            Value::Text(host),
             Value::Number(claim.party.pid.into()),
             Value::Bytes(claim.name.as_str().as_bytes()),
         ];

@@ -51,7 +51,7 @@ impl Shared {
         let noted = [
             Value::Bytes(name.as_str().as_bytes()),
             Value::Number(order),
-            Value::Text(&why),
+            Value::Text(why),
         ];
         let note = "INSERT INTO @broken (broken_at, name, order_no, label, host, pid, why) \
             VALUES (UTC_TIMESTAMP(6), ?, ?, x'', x'', 0, ?)";

@@ -186,7 +186,7 @@ fn written(change: &Change, question: &Question, next: u64, alone: bool) -> Stri
     };
     if let (Verb::Evict(order, why), Some(true)) = (&question.verb, evicts(change, question)) {
         let why = shortened(why);
-        add(NOTE, &[Value::Text(&why), name, Value::Number(*order)]);
+        add(NOTE, &[Value::Text(why), name, Value::Number(*order)]);
     }
     for (orders, statement) in [
         (&change.delete, "DELETE FROM @claims"),
@@ -235,8 +235,8 @@ fn entering(claim: &Claim, question: &Question, insert: Insert, next: u64, alone
         lease,
         lease,
         Value::Bytes(question.keeper.as_bytes()),
-        Value::Text(&label),
-        Value::Text(&host),
+        Value::Text(label),
+        Value::Text(host),
         Value::Number(claim.party.pid.into()),
         Value::Bytes(claim.name.as_str().as_bytes()),
     ];

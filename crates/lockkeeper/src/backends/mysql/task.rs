@@ -173,8 +173,8 @@ impl Task {
             Value::Bytes(lock.as_bytes()),
             Value::Number(conn.id().into()),
             Value::Number(lease_us(claim)),
-            Value::Text(&label),
-            Value::Text(&host),
+            Value::Text(label),
+            Value::Text(host),
             Value::Number(claim.party.pid.into()),
         ];
         let packet = self

@@ -174,10 +174,12 @@ impl Links {
         question: Question,
     ) -> Result<Vec<Row>, Fault> {
         let Question { during, patience } = question;
-        // Mostly there is one at once, and then no timer is set for it.
-        let link = match timeout(patience, self.0.get()).await {
-            Ok(link) => link?,
-            Err(_) => return Err(Fault::Told(silent(during, patience))),
+        let link = match self.0.at_once() {
+            Some(link) => link,
+            None => match timeout(patience, self.0.get()).await {
+                Ok(link) => link?,
+                Err(_) => return Err(Fault::Told(silent(during, patience))),
+            },
         };
         match timeout(patience, link.ask(which, values)).await {
             Ok(answer) => answer.map_err(|error| self.0.failed(&link, error, during)),
@@ -223,10 +225,7 @@ impl Link {
 
 impl Shared {
     async fn get(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
-        if let Some((link, busy)) = self.idlest() {
-            if busy >= 2 && self.has_room() {
-                self.open_another();
-            }
+        if let Some(link) = self.at_once() {
             return Ok(link);
         }
         let _opening = self.opening.lock().await;
@@ -236,6 +235,15 @@ impl Shared {
         let link = Link::open(&self.config, &self.texts).await?;
         self.links().push(link.clone());
         Ok(link)
+    }
+
+    /// One that is open. If it has much to do, there will be another.
+    fn at_once(self: &Arc<Self>) -> Option<Arc<Link>> {
+        let (link, busy) = self.idlest()?;
+        if busy >= 2 && self.has_room() {
+            self.open_another();
+        }
+        Some(link)
     }
 
     fn idlest(&self) -> Option<(Arc<Link>, usize)> {

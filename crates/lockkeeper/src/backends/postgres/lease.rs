@@ -2,6 +2,7 @@
 //! Whatever else happens, the list is read, the rule decides here, and one statement writes what it says, if the name's
 //! row is still as it was; who was alone moves to the list by that.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -147,11 +148,11 @@ impl LeaseBackend {
             change.share.map(|n| n as i64),
         );
         let insert = change.insert.map(|insert| insert == Insert::Holding);
-        let claim = Columns::of(about.claim);
+        let claim = about.claim.map(Columns::of).unwrap_or_default();
         let channels: Vec<&str> = change.rings.iter().map(|r| r.keeper.as_str()).collect();
         let payloads: Vec<String> = change.rings.iter().map(wire::payload).collect();
         let broken = about.broken.map(|(order, _)| order as i64);
-        let why = about.broken.map(|(_, why)| wire::escaped(&shortened(why)));
+        let why = about.broken.map(|(_, why)| wire::escaped(shortened(why)));
         let emptied = change.insert.is_none() && change.delete.len() == found.claims;
         let values: [&(dyn ToSql + Sync); 22] = [
             &text,
@@ -192,7 +193,7 @@ impl LeaseBackend {
     async fn renew_some(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         let lease = claims.iter().map(|claim| claim.lease).min();
         let question = Question::within(lease.unwrap_or(PATIENCE), "renewing leases");
-        let names: Vec<String> = claims
+        let names: Vec<Cow<'_, str>> = claims
             .iter()
             .map(|claim| wire::text_of(&claim.name))
             .collect();
@@ -307,34 +308,25 @@ fn pause(attempt: u32) -> Duration {
 }
 
 /// The claim as columns; of none, columns that are not used.
-struct Columns {
-    id: Vec<u8>,
-    mode: String,
+#[derive(Default)]
+struct Columns<'a> {
+    id: &'a [u8],
+    mode: Cow<'static, str>,
     lease_us: i64,
-    label: String,
-    host: String,
+    label: Cow<'a, str>,
+    host: Cow<'a, str>,
     pid: i64,
 }
 
-impl Columns {
-    fn of(claim: Option<&Claim>) -> Self {
+impl<'a> Columns<'a> {
+    fn of(claim: &'a Claim) -> Self {
         Self {
-            id: claim
-                .map(|claim| claim.id.as_bytes().to_vec())
-                .unwrap_or_default(),
-            mode: claim
-                .map(|claim| claim.mode.to_string())
-                .unwrap_or_default(),
-            lease_us: claim.map(|claim| micros(claim.lease)).unwrap_or_default(),
-            label: claim
-                .map(|claim| wire::escaped(&shortened(&claim.party.label)))
-                .unwrap_or_default(),
-            host: claim
-                .map(|claim| wire::escaped(&shortened(&claim.party.host)))
-                .unwrap_or_default(),
-            pid: claim
-                .map(|claim| i64::from(claim.party.pid))
-                .unwrap_or_default(),
+            id: claim.id.as_bytes(),
+            mode: wire::mode_of(claim.mode),
+            lease_us: micros(claim.lease),
+            label: wire::escaped(shortened(&claim.party.label)),
+            host: wire::escaped(shortened(&claim.party.host)),
+            pid: i64::from(claim.party.pid),
         }
     }
 }
@@ -344,7 +336,7 @@ impl Backend for LeaseBackend {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
         wire::possible(claim.mode)?;
         let question = Question::within(claim.lease, "asking for a lock");
-        let (text, columns) = (wire::text_of(&claim.name), Columns::of(Some(claim)));
+        let (text, columns) = (wire::text_of(&claim.name), Columns::of(claim));
         let values: [&(dyn ToSql + Sync); 8] = [
             &text,
             &columns.id,
@@ -359,7 +351,9 @@ impl Backend for LeaseBackend {
         let quick = if known { ENTER_ALONE } else { ENTER_FIRST };
         match self.links.ask(quick, &values, question).await {
             Ok(rows) => {
-                self.used.note(&claim.name);
+                if !known {
+                    self.used.note(&claim.name);
+                }
                 if let Some(row) = rows.first() {
                     let order = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
                     let lease_left = claim.lease;

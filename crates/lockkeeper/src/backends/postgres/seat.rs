@@ -2,6 +2,7 @@
 //! after a release that the server confirmed; after any error, time-out or cancellation it is closed, and the
 //! server frees what it held (bugs 75, 76, 77).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -64,6 +65,8 @@ pub(super) struct Seat {
     config: Config,
     /// The server's process for it, once a claim has entered.
     session: i32,
+    /// That of the name of the claim that sits here.
+    key: i64,
     /// Whether the claim stands in its name's row.
     alone: bool,
     /// After so long without a word the server ends the session.
@@ -93,6 +96,7 @@ impl Seat {
             driver,
             config: config.clone(),
             session: 0,
+            key: 0,
             alone: false,
             idle_limit: Duration::ZERO,
         };
@@ -127,10 +131,6 @@ impl Seat {
         let _how = (&mut self.driver).await;
     }
 
-    fn key(&self, name: &Name) -> i64 {
-        key::of(&self.config.tables(), name)
-    }
-
     /// Asks for the lock without waiting, and writes the row: that of the name, if it is known that there is one and the lock is
     /// free, else one among the claims.
     pub(super) async fn enter(
@@ -139,7 +139,8 @@ impl Seat {
         entry: Entry,
         used: &Used,
     ) -> Result<Seated, Error> {
-        let asking = Asking::of(claim, self.key(&claim.name));
+        self.key = key::of(&self.config.tables(), &claim.name);
+        let asking = Asking::of(claim, self.key);
         self.alone = false;
         let limit = self.limit_idleness(claim.lease);
         if claim.mode == Mode::Exclusive && used.has(&claim.name) {
@@ -254,14 +255,14 @@ impl Seat {
 
     /// Waits in the server, as soon as it is polled.
     pub(super) fn wait(&self, claim: &Claim) -> Waiting {
-        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (name, key) = (claim.name.clone(), self.key);
         let (shared, id) = (claim.mode == Mode::Shared, claim.id);
         let (client, statements) = (self.client.clone(), self.statements.clone());
         let sql = self.config.statement(TEXTS[WAIT]);
         Box::pin(async move {
             let prepare = || client.prepare(&sql);
             let statement = statements[WAIT].get_or_try_init(prepare).await?;
-            let id = &id.as_bytes()[..];
+            let (text, id) = (wire::text_of(&name), &id.as_bytes()[..]);
             let row = client
                 .query_opt(statement, &[&text, &key, &shared, &id])
                 .await?;
@@ -294,7 +295,7 @@ impl Seat {
 
     /// Gives the lock back; whether it was there.
     pub(super) async fn release(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
-        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (text, key) = (wire::text_of(&claim.name), self.key);
         let (shared, id) = (claim.mode == Mode::Shared, &claim.id.as_bytes()[..]);
         let which = if self.alone { LEAVE_ALONE } else { RELEASE };
         let statement = &self.statement(which).await?;
@@ -307,7 +308,7 @@ impl Seat {
 
     /// Turns the exclusive lock into a shared one; whether the claim was there.
     pub(super) async fn downgrade(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
-        let (text, key) = (wire::text_of(&claim.name), self.key(&claim.name));
+        let (text, key) = (wire::text_of(&claim.name), self.key);
         let id = &claim.id.as_bytes()[..];
         let statement = &self.statement(DOWNGRADE).await?;
         let row = self
@@ -333,14 +334,14 @@ impl Seat {
 
 /// A claim as the statements take it.
 struct Asking<'a> {
-    name: String,
+    name: Cow<'a, str>,
     key: i64,
     shared: bool,
     id: &'a [u8],
-    mode: String,
+    mode: Cow<'static, str>,
     lease_us: i64,
-    label: String,
-    host: String,
+    label: Cow<'a, str>,
+    host: Cow<'a, str>,
     pid: i64,
 }
 
@@ -351,10 +352,10 @@ impl<'a> Asking<'a> {
             key,
             shared: claim.mode == Mode::Shared,
             id: claim.id.as_bytes(),
-            mode: claim.mode.to_string(),
+            mode: wire::mode_of(claim.mode),
             lease_us: micros(claim.lease),
-            label: wire::escaped(&shortened(&claim.party.label)),
-            host: wire::escaped(&shortened(&claim.party.host)),
+            label: wire::escaped(shortened(&claim.party.label)),
+            host: wire::escaped(shortened(&claim.party.host)),
             pid: i64::from(claim.party.pid),
         }
     }

@@ -269,7 +269,7 @@ impl Backend for SessionBackend {
             during: "breaking a lock",
             patience: PATIENCE,
         };
-        let (text, why) = (wire::text_of(name), wire::escaped(&shortened(why)));
+        let (text, why) = (wire::text_of(name), wire::escaped(shortened(why)));
         let number = i64::try_from(order).unwrap_or_default();
         let answer = self
             .house

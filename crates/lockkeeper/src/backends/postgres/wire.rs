@@ -1,5 +1,7 @@
 //! Between rows and nouns: names, modes and numbers as the tables hold them.
 
+use std::borrow::Cow;
+
 use tokio_postgres::Row as Answer;
 
 use super::BACKEND;
@@ -12,13 +14,25 @@ use crate::error::Error;
 use crate::{Mode, Name};
 
 /// The name as the tables hold it.
-pub(super) fn text_of(name: &Name) -> String {
+pub(super) fn text_of(name: &Name) -> Cow<'_, str> {
     escaped(name.as_str())
 }
 
 /// PostgreSQL's text has no zero character.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\0', "\\0")
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte != b'\\' && byte != 0) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('\\', "\\\\").replace('\0', "\\0"))
+}
+
+/// The mode as the tables hold it.
+pub(super) fn mode_of(mode: Mode) -> Cow<'static, str> {
+    match mode {
+        Mode::Exclusive => Cow::Borrowed("x"),
+        Mode::Shared => Cow::Borrowed("s"),
+        other => Cow::Owned(other.to_string()),
+    }
 }
 
 pub(super) fn name_of(text: &str) -> Option<Name> {
@@ -135,7 +149,7 @@ mod tests {
         let odd = ["a", "\\", "\\0", "\0", "\\\0", "a\\\\0b", "é\0\\"];
         let mut texts = std::collections::HashSet::new();
         for name in odd.map(|name| Name::new(name).unwrap()) {
-            let text = text_of(&name);
+            let text = text_of(&name).into_owned();
             assert!(!text.contains('\0'));
             assert_eq!(name_of(&text), Some(name));
             assert!(texts.insert(text));

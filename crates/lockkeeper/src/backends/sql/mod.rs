@@ -29,6 +29,6 @@ pub(crate) mod used;
 const LONGEST_TEXT: usize = 255;
 
 /// As much of the text as is stored.
-pub(crate) fn shortened(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST_TEXT)].to_owned()
+pub(crate) fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
