@@ -203,3 +203,52 @@ async fn one_who_is_alone_is_seen_and_broken() {
         assert!(order(insist(|| two.enter(&next, Entry::Try)).await) > number);
     }
 }
+
+/// Somebody breaks a claim and has to wait for its row. Meanwhile the claim leaves, and its connection is wanted for another,
+/// which must not be ended in its place.
+// proves: L1, U3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn breaking_one_who_has_left_does_no_harm_to_whoever_has_its_connection() {
+    let server = Postgres::start().unwrap();
+    let url = format!("{}?mode=session", server.url());
+    let (one, two) = (backend(&url).await, backend(&url).await);
+    for after in ["a", "b"] {
+        // Not the first use of the names.
+        for name in ["a", "b"] {
+            let used = claim(name);
+            order(insist(|| one.enter(&used, Entry::Queue)).await);
+            assert_eq!(one.release(&used).await.unwrap(), Released::Freed);
+        }
+        let (mut held, mut next) = (claim("a"), claim(after));
+        (held.lease, next.lease) = (Duration::from_secs(60), Duration::from_secs(60));
+        let number = order(one.enter(&held, Entry::Queue).await.unwrap());
+        let (other, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let lock = "BEGIN; SELECT FROM lockkeeper_session_names WHERE name = 'a' FOR UPDATE";
+        other.batch_execute(lock).await.unwrap();
+        let waiting = || {
+            let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            server.sql(sql).unwrap().parse::<u64>().unwrap()
+        };
+        let breaking = tokio::spawn({
+            let (two, name) = (two.clone(), held.name.clone());
+            async move { insist(|| two.evict(&name, number, "it hangs")).await }
+        });
+        until("it waits for the row", async || waiting() == 1).await;
+        assert_eq!(one.release(&held).await.unwrap(), Released::Freed);
+        let entering = tokio::spawn({
+            let (one, next) = (one.clone(), next.clone());
+            async move { insist(|| one.enter(&next, Entry::Queue)).await }
+        });
+        until("it holds, or waits for the row, too", async || {
+            entering.is_finished() || waiting() == 2
+        })
+        .await;
+        other.batch_execute("COMMIT").await.unwrap();
+        breaking.await.unwrap();
+        let told = order(entering.await.unwrap());
+        let renewed = renewed(&*one, &next).await;
+        assert_eq!(order(renewed), told, "ended in another's place");
+        assert_eq!(one.release(&next).await.unwrap(), Released::Freed);
+    }
+}

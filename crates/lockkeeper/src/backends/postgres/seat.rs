@@ -27,11 +27,11 @@ use crate::backend::Entry;
 use crate::backends::sql::list::micros;
 use crate::backends::sql::used::Used;
 use crate::backends::sql::{key, shortened};
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::{Mode, Name};
 
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 8] = [
     include_str!("sql/session_enter.sql"),
     include_str!("sql/session_wait.sql"),
     include_str!("sql/session_release.sql"),
@@ -39,6 +39,7 @@ const TEXTS: [&str; 7] = [
     "SELECT",
     include_str!("sql/session_alone.sql"),
     include_str!("sql/session_leave.sql"),
+    include_str!("sql/session_settle.sql"),
 ];
 const ENTER: usize = 0;
 const WAIT: usize = 1;
@@ -47,6 +48,7 @@ const DOWNGRADE: usize = 3;
 const PING: usize = 4;
 const ENTER_ALONE: usize = 5;
 const LEAVE_ALONE: usize = 6;
+const SETTLE: usize = 7;
 
 /// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
 const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
@@ -69,6 +71,8 @@ pub(super) struct Seat {
     key: i64,
     /// Whether the claim stands in its name's row.
     alone: bool,
+    /// The claim that has left, and of which its name's row still tells.
+    left: Option<(Name, ClaimId)>,
     /// After so long without a word the server ends the session.
     idle_limit: Duration,
 }
@@ -98,6 +102,7 @@ impl Seat {
             session: 0,
             key: 0,
             alone: false,
+            left: None,
             idle_limit: Duration::ZERO,
         };
         let durable = seat.client.batch_execute(DURABLE).await;
@@ -143,9 +148,14 @@ impl Seat {
         let asking = Asking::of(claim, self.key);
         self.alone = false;
         let limit = self.limit_idleness(claim.lease);
+        // Whoever breaks the claim that has left has its row until this session is ended: so nobody who enters is told that it
+        // holds before that row was written. One who is alone there writes it anyhow.
+        let mut left = self.left.take();
         if claim.mode == Mode::Exclusive && used.has(&claim.name) {
-            let (limited, answer) = tokio::join!(limit, self.enter_alone(&asking));
-            limited.map_err(failed)?;
+            let elsewhere = left.take_if(|(name, _)| *name != claim.name);
+            let (limited, settled, answer) =
+                tokio::join!(limit, self.settle(elsewhere), self.enter_alone(&asking));
+            limited.and(settled).map_err(failed)?;
             if let Some(row) = answer.map_err(failed)? {
                 (self.alone, self.session) = (true, row.get(1));
                 return Ok(Seated::Holds(order(row.get(0))));
@@ -154,14 +164,29 @@ impl Seat {
             let nothing = self
                 .client
                 .batch_execute("SELECT pg_catalog.pg_advisory_unlock_all()");
-            let (nothing, answer) = tokio::join!(nothing, self.enter_listed(&asking, entry));
-            nothing.map_err(failed)?;
+            let (nothing, settled, answer) = tokio::join!(
+                nothing,
+                self.settle(left),
+                self.enter_listed(&asking, entry)
+            );
+            nothing.and(settled).map_err(failed)?;
             return self.seated(claim, answer, &asking, used).await;
         }
         // One flight.
-        let (limited, answer) = tokio::join!(limit, self.enter_listed(&asking, entry));
-        limited.map_err(failed)?;
+        let (limited, settled, answer) =
+            tokio::join!(limit, self.settle(left), self.enter_listed(&asking, entry));
+        limited.and(settled).map_err(failed)?;
         self.seated(claim, answer, &asking, used).await
+    }
+
+    /// Writes the row of a claim that has left.
+    async fn settle(&self, left: Option<(Name, ClaimId)>) -> Result<(), tokio_postgres::Error> {
+        let Some((name, id)) = left else {
+            return Ok(());
+        };
+        let (text, id) = (wire::text_of(&name), &id.as_bytes()[..]);
+        let statement = self.statement(SETTLE).await?;
+        self.client.query(&statement, &[&text, &id]).await.map(drop)
     }
 
     async fn enter_alone(&self, asking: &Asking<'_>) -> Result<Option<Row>, tokio_postgres::Error> {
@@ -294,15 +319,18 @@ impl Seat {
     }
 
     /// Gives the lock back; whether it was there.
-    pub(super) async fn release(&self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
-        let (text, key) = (wire::text_of(&claim.name), self.key);
-        let (shared, id) = (claim.mode == Mode::Shared, &claim.id.as_bytes()[..]);
-        let which = if self.alone { LEAVE_ALONE } else { RELEASE };
-        let statement = &self.statement(which).await?;
-        let row = self
-            .client
-            .query_one(statement, &[&text, &key, &shared, &id])
-            .await?;
+    pub(super) async fn release(&mut self, claim: &Claim) -> Result<bool, tokio_postgres::Error> {
+        let (key, shared) = (self.key, claim.mode == Mode::Shared);
+        if self.alone {
+            self.left = Some((claim.name.clone(), claim.id));
+            let statement = &self.statement(LEAVE_ALONE).await?;
+            let row = self.client.query_one(statement, &[&key, &shared]).await?;
+            return Ok(row.get(0));
+        }
+        let (text, id) = (wire::text_of(&claim.name), &claim.id.as_bytes()[..]);
+        let statement = &self.statement(RELEASE).await?;
+        let values: [&(dyn ToSql + Sync); 4] = [&text, &key, &shared, &id];
+        let row = self.client.query_one(statement, &values).await?;
         Ok(row.get(0))
     }
 

@@ -1,8 +1,8 @@
 -- $1 name, $2 number, $3 why. Takes the claim out, and ends its session if that holds or waits for this very lock: only then
 -- does this process of the server surely belong to the claim. One whose request has not reached the server's queue finds
 -- its row gone. The number with which a holder waited will do as well: whoever looked just before saw that one. Of one that
--- stands in its name's row, the row is this transaction's before the session is ended: until it has let go of the row, the
--- session belongs to no other claim.
+-- stands in its name's row, the row is this transaction's before the session is ended: until then the session has served no
+-- other claim, for it would have written the row (session_settle.sql).
 WITH target AS (
   SELECT c.order_no, EXISTS (
     SELECT FROM @names n JOIN pg_locks l ON l.locktype = 'advisory' AND l.objsubid = 1
