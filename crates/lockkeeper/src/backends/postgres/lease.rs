@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use super::client::{Links, Question};
 use super::ear::Ear;
 use super::faults::{Fault, unreachable};
-use super::wire;
+use super::wire::{self, Columns};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
 use crate::backends::sql::list::{Change, Insert, List, Row, micros};
 use crate::backends::sql::used::Used;
@@ -305,30 +305,6 @@ fn pause(attempt: u32) -> Duration {
     let _even_is_fine = getrandom::fill(&mut random);
     let longest = 200 << attempt.min(7);
     Duration::from_micros((u64::from(u16::from_ne_bytes(random)) * longest) >> 16)
-}
-
-/// The claim as columns; of none, columns that are not used.
-#[derive(Default)]
-struct Columns<'a> {
-    id: &'a [u8],
-    mode: Cow<'static, str>,
-    lease_us: i64,
-    label: Cow<'a, str>,
-    host: Cow<'a, str>,
-    pid: i64,
-}
-
-impl<'a> Columns<'a> {
-    fn of(claim: &'a Claim) -> Self {
-        Self {
-            id: claim.id.as_bytes(),
-            mode: wire::mode_of(claim.mode),
-            lease_us: micros(claim.lease),
-            label: wire::escaped(shortened(&claim.party.label)),
-            host: wire::escaped(shortened(&claim.party.host)),
-            pid: i64::from(claim.party.pid),
-        }
-    }
 }
 
 #[async_trait]

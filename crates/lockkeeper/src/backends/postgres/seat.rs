@@ -22,11 +22,10 @@ use super::BACKEND;
 use super::client::{DURABLE, SETTINGS, open};
 use super::config::Config;
 use super::faults::{Fault, sort};
-use super::wire;
+use super::wire::{self, Columns};
 use crate::backend::Entry;
-use crate::backends::sql::list::micros;
+use crate::backends::sql::key;
 use crate::backends::sql::used::Used;
-use crate::backends::sql::{key, shortened};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::{Mode, Name};
@@ -193,11 +192,11 @@ impl Seat {
         let values: [&(dyn ToSql + Sync); 7] = [
             &asking.name,
             &asking.key,
-            &asking.id,
-            &asking.lease_us,
-            &asking.label,
-            &asking.host,
-            &asking.pid,
+            &asking.columns.id,
+            &asking.columns.lease_us,
+            &asking.columns.label,
+            &asking.columns.host,
+            &asking.columns.pid,
         ];
         let statement = self.statement(ENTER_ALONE).await?;
         self.client.query_opt(&statement, &values).await
@@ -214,12 +213,12 @@ impl Seat {
             &asking.key,
             &asking.shared,
             &queue,
-            &asking.id,
-            &asking.mode,
-            &asking.lease_us,
-            &asking.label,
-            &asking.host,
-            &asking.pid,
+            &asking.columns.id,
+            &asking.columns.mode,
+            &asking.columns.lease_us,
+            &asking.columns.label,
+            &asking.columns.host,
+            &asking.columns.pid,
         ];
         let statement = self.statement(ENTER).await?;
         self.client.query_opt(&statement, &values).await
@@ -365,12 +364,7 @@ struct Asking<'a> {
     name: Cow<'a, str>,
     key: i64,
     shared: bool,
-    id: &'a [u8],
-    mode: Cow<'static, str>,
-    lease_us: i64,
-    label: Cow<'a, str>,
-    host: Cow<'a, str>,
-    pid: i64,
+    columns: Columns<'a>,
 }
 
 impl<'a> Asking<'a> {
@@ -379,12 +373,7 @@ impl<'a> Asking<'a> {
             name: wire::text_of(&claim.name),
             key,
             shared: claim.mode == Mode::Shared,
-            id: claim.id.as_bytes(),
-            mode: wire::mode_of(claim.mode),
-            lease_us: micros(claim.lease),
-            label: wire::escaped(shortened(&claim.party.label)),
-            host: wire::escaped(shortened(&claim.party.host)),
-            pid: i64::from(claim.party.pid),
+            columns: Columns::of(claim),
         }
     }
 }

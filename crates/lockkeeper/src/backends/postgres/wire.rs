@@ -7,9 +7,10 @@ use tokio_postgres::Row as Answer;
 use super::BACKEND;
 use super::faults::unreachable;
 use crate::backend::Wake;
-use crate::backends::sql::list::{Ring, Row};
+use crate::backends::sql::list::{Ring, Row, micros};
+use crate::backends::sql::shortened;
 use crate::backends::sql::show::Shown;
-use crate::claim::{ClaimId, Party};
+use crate::claim::{Claim, ClaimId, Party};
 use crate::error::Error;
 use crate::{Mode, Name};
 
@@ -27,11 +28,35 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// The mode as the tables hold it.
-pub(super) fn mode_of(mode: Mode) -> Cow<'static, str> {
+fn mode_of(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Exclusive => Cow::Borrowed("x"),
         Mode::Shared => Cow::Borrowed("s"),
         other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// The claim as columns; of none, columns that are not used.
+#[derive(Default)]
+pub(super) struct Columns<'a> {
+    pub(super) id: &'a [u8],
+    pub(super) mode: Cow<'static, str>,
+    pub(super) lease_us: i64,
+    pub(super) label: Cow<'a, str>,
+    pub(super) host: Cow<'a, str>,
+    pub(super) pid: i64,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(claim: &'a Claim) -> Self {
+        Self {
+            id: claim.id.as_bytes(),
+            mode: mode_of(claim.mode),
+            lease_us: micros(claim.lease),
+            label: escaped(shortened(&claim.party.label)),
+            host: escaped(shortened(&claim.party.host)),
+            pid: i64::from(claim.party.pid),
+        }
     }
 }
 
