@@ -46,23 +46,29 @@ pub(super) struct RedisBackend {
 
 /// The record of the last claim but for its order, which is that of the next if the same party wants the same.
 #[derive(Debug, Default)]
-pub(super) struct Record(Mutex<Option<(Mode, Arc<Party>, Arc<str>)>>);
+pub(super) struct Record(Mutex<Option<Last>>);
+
+#[derive(Debug)]
+struct Last {
+    mode: Mode,
+    party: Arc<Party>,
+    rest: Arc<str>,
+}
 
 impl Record {
     fn of(&self, claim: &Claim, channel: &str) -> Arc<str> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some((mode, party, rest))
-                if *mode == claim.mode && Arc::ptr_eq(party, &claim.party) =>
-            {
-                rest.clone()
-            }
-            _ => {
-                let rest: Arc<str> = wire::rest(claim, channel).into();
-                *last = Some((claim.mode, claim.party.clone(), rest.clone()));
-                rest
-            }
+        let same = |last: &&Last| last.mode == claim.mode && Arc::ptr_eq(&last.party, &claim.party);
+        if let Some(last) = last.as_ref().filter(same) {
+            return last.rest.clone();
         }
+        let rest: Arc<str> = wire::rest(claim, channel).into();
+        *last = Some(Last {
+            mode: claim.mode,
+            party: claim.party.clone(),
+            rest: rest.clone(),
+        });
+        rest
     }
 }
 

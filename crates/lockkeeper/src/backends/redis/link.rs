@@ -224,7 +224,7 @@ impl Link {
         told: Told,
     ) -> Result<Value, RedisError> {
         let pipe = self.connection().await?;
-        self.call_on(&pipe, script, keys, args, told).await
+        self.call_on(&pipe, (script, keys, args), told).await
     }
 
     /// The same for a script that gives a number from the counter of a bucket.
@@ -242,7 +242,8 @@ impl Link {
             true => &scripts.lifting,
             false => &scripts.counting,
         };
-        let told = self.call_on(&pipe, script, keys, args, Told::InTurn).await;
+        let call = self.call_on(&pipe, (script, keys, args), Told::InTurn);
+        let told = call.await;
         if lifts && told.is_ok() {
             pipe.lifted().note(bucket, now);
         }
@@ -253,9 +254,7 @@ impl Link {
     async fn call_on<A: AsRef<[u8]>>(
         &self,
         pipe: &Pipe,
-        script: &Script,
-        keys: &[A],
-        args: &[&[u8]],
+        (script, keys, args): (&Script, &[A], &[&[u8]]),
         told: Told,
     ) -> Result<Value, RedisError> {
         let by_hash = script.by_hash(keys, args);
