@@ -1,6 +1,6 @@
 //! Ending a hold: told by `release`, queued by `Drop`, drained by closing the keeper.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -129,7 +129,7 @@ fn free(
         let asking = ask_to_release(&core, &hold);
         tokio::pin!(asking);
         // Others wait for the question, which the first poll sends, and nobody for the rest.
-        let asked = futures_util::poll!(asking.as_mut());
+        let asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
         core.watchdog.forget(&hold);
         let told = match asked {
             Poll::Ready(told) => told,

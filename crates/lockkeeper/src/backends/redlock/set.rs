@@ -225,7 +225,7 @@ impl Asked {
         let (mut open, mut early) = (Vec::with_capacity(members.len()), Vec::new());
         for (place, member) in members.iter().enumerate() {
             let mut answer = answer(member.clone(), message.clone()).boxed();
-            match futures_util::poll!(&mut answer) {
+            match poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
                 Poll::Ready(told) => early.push((place, told)),
                 Poll::Pending => open.push((place, answer)),
             }
