@@ -20,11 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Making tables takes longer on a busy machine.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a connection may rest: half of what the server allows. On MariaDB, whose versions begin with 10, that is longer
-/// than a few pauses between the renewals of a usual lease, so that these need no new connections even if not all of them are
-/// used each time.
+/// than the pause between the renewals of a usual lease, so that these need no new connections.
 fn longest_rest(conn: &Conn) -> Duration {
     match conn.server_version() {
-        (10.., _, _) => Duration::from_secs(30),
+        (10.., _, _) => Duration::from_secs(15),
         _ => Duration::from_secs(5),
     }
 }

@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// rests; what stands between the others is for MySQL alone. One statement: each new connection pays for it.
 const SETTINGS: &str = "SET NAMES utf8mb4, \
     /*M!100300 @@SESSION.tx_isolation */ /*!80000 @@SESSION.transaction_isolation */ = 'READ-COMMITTED', sql_mode = 'TRADITIONAL,NO_BACKSLASH_ESCAPES', time_zone = '+00:00', autocommit = 1, \
-    innodb_lock_wait_timeout = 4, lock_wait_timeout = 4, wait_timeout = /*M!100300 60, idle_transaction_timeout = */ 10";
+    innodb_lock_wait_timeout = 4, lock_wait_timeout = 4, wait_timeout = /*M!100300 30, idle_transaction_timeout = */ 10";
 
 /// Where the tables are, and how to get there. `Debug` shows no secret.
 #[derive(Debug, Clone)]

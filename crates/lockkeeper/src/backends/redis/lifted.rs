@@ -1,7 +1,7 @@
 //! Where a claim's order number comes from.
 //!
 //! Numbers are the server's time in microseconds or, if the clock is behind, one more than the last. To ask for the time
-//! costs a script a third of its own time, so a number is merely one more than the last where the counter has lately been
+//! makes a lone cycle about a seventh dearer for the server, so a number is merely one more than the last where the counter has lately been
 //! lifted to the time, by this keeper on this connection. A counter from old data, of a server that was restarted or
 //! that follows another, is therefore lifted before it is used: such a server is reached by a new connection or, where
 //! its data can change under one that stands, after a while.
