@@ -22,7 +22,7 @@ fn left(corner: &Corner) -> String {
     let prefix = &corner.prefix;
     let sql = format!(
         "SELECT (SELECT COUNT(*) FROM mysql.{prefix}_names WHERE IS_USED_LOCK(lock_name) IS NOT NULL) + \
-         (SELECT COUNT(*) FROM mysql.{prefix}_claims)"
+         (SELECT COUNT(*) FROM mysql.{prefix}_claims WHERE wait_lock IS NOT NULL)"
     );
     server().sql(&sql).unwrap()
 }
@@ -144,9 +144,63 @@ async fn names_that_collide_are_refused() {
         assert!(told.to_string().contains("other"), "{told}");
     }
     backend.release(&held).await.unwrap();
-    let told = backend.enter(&claim("n"), Entry::Try).await.unwrap_err();
+    let newcomer = corner.backend().await;
+    let told = newcomer.enter(&claim("n"), Entry::Try).await.unwrap_err();
     assert!(matches!(told, Error::Refused { .. }), "{told}");
     until("nothing stays locked", || left(&corner) == "0").await;
+}
+
+/// A wait in the server goes in turns; the end of one is no grant.
+// proves: L1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_of_several_turns_ends_with_the_lock_and_not_before() {
+    let corner = Corner::session(server().address());
+    let (one, two) = (corner.keeper().await, corner.keeper().await);
+    let guard = one.lock("n").lease(LONG).acquire().await.unwrap();
+    let waiting = tokio::spawn(two.lock("n").lease(LEASE).acquire_within(SOON));
+    // A turn is half a lease: one second.
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(!waiting.is_finished(), "two holders");
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = soon(waiting).await.unwrap().unwrap();
+    assert!(next.token() > token, "the token rises");
+    next.release().await.unwrap();
+}
+
+/// Rows that count no more go: soon after a release, and those of a process that died with the next who uses the name.
+// proves: S1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_count_no_more_go() {
+    let corner = Corner::session(server().address());
+    let rows = || {
+        let sql = format!("SELECT COUNT(*) FROM mysql.{}_claims", corner.prefix);
+        server().sql(&sql).unwrap()
+    };
+    let backend = corner.backend().await;
+    let mut last = 0;
+    for _ in 0..200 {
+        let held = claim("n");
+        let number = order(backend.enter(&held, Entry::Queue).await.unwrap());
+        assert!(number > last, "{number} after {last}");
+        last = number;
+        backend.release(&held).await.unwrap();
+    }
+    let left: usize = rows().parse().unwrap();
+    assert!(left < 150, "{left} rows of 200 claims");
+    until("what was given back goes", || rows() == "0").await;
+    let of_the_dead = format!(
+        "INSERT INTO mysql.{prefix}_claims (lock_name, wait_lock, waited_no, connection, lease_us, since_at, label, host, pid) \
+         SELECT lock_name, wait, 0, 999999, 1, UTC_TIMESTAMP(6), '', '', 1 FROM mysql.{prefix}_names, \
+         (SELECT NULL AS wait UNION SELECT 'lockkeeper.wait.dead') AS waits",
+        prefix = corner.prefix
+    );
+    server().sql(&of_the_dead).unwrap();
+    let (newcomer, held) = (corner.backend().await, claim("n"));
+    let number = order(newcomer.enter(&held, Entry::Queue).await.unwrap());
+    assert!(number > last, "{number} after {last}");
+    until("only the holder's is left", || rows() == "1").await;
+    newcomer.release(&held).await.unwrap();
 }
 
 // bug 80

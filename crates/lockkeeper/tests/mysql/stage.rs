@@ -39,7 +39,7 @@ pub(crate) fn both() -> [Corner; 2] {
 pub(crate) struct Corner {
     host: String,
     pub(crate) prefix: String,
-    mode: &'static str,
+    pub(crate) mode: &'static str,
 }
 
 impl Corner {

@@ -49,22 +49,17 @@ async fn tables_of_another_version_or_mode_are_refused() {
 }
 
 /// Tables of version 1 are refused, and what the decision tells operators to do carries their numbers over.
-// proves: F1
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_numbers_of_version_1_are_carried_over_as_is_told() {
-    let corner = Corner::lease(server().address());
+async fn carried_over(corner: &Corner, old: &str, decision: &str) {
     let prefix = &corner.prefix;
     let run = |sql: &str| server().sql(&format!("USE mysql; {sql}")).unwrap();
     run(&format!(
-        "CREATE TABLE {prefix}_names (name VARBINARY(256) PRIMARY KEY, last_no BIGINT UNSIGNED NOT NULL); \
-         CREATE TABLE {prefix}_claims (name VARBINARY(256) PRIMARY KEY); \
+        "CREATE TABLE {prefix}_names ({old}); CREATE TABLE {prefix}_claims (name VARBINARY(256) PRIMARY KEY); \
          CREATE TABLE {prefix}_meta (only_row TINYINT PRIMARY KEY, version INT, kind VARBINARY(16)); \
-         INSERT INTO {prefix}_names VALUES ('n', 41); INSERT INTO {prefix}_meta VALUES (1, 1, 'lease')"
+         INSERT INTO {prefix}_names (name, last_no) VALUES ('n', 41); INSERT INTO {prefix}_meta VALUES (1, 1, '{}')",
+        corner.mode
     ));
     let refused = corner.connect().await.unwrap_err();
     assert!(refused.to_string().contains("version 1"), "{refused}");
-    let decision =
-        include_str!("../../../../docs/decisions/0025-mysql-numbers-and-the-lone-claim.md");
     let told = decision.split("```").find_map(|it| it.strip_prefix("sql"));
     let told = told
         .expect("the statements")
@@ -81,6 +76,25 @@ async fn the_numbers_of_version_1_are_carried_over_as_is_told() {
     let number = order(backend.enter(&next, Entry::Try).await.unwrap());
     assert_eq!(number, 42);
     backend.release(&next).await.unwrap();
+}
+
+// proves: F1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_of_version_1_are_carried_over_as_is_told() {
+    let old = "name VARBINARY(256) PRIMARY KEY, last_no BIGINT UNSIGNED NOT NULL";
+    let decision =
+        include_str!("../../../../docs/decisions/0025-mysql-numbers-and-the-lone-claim.md");
+    carried_over(&Corner::lease(server().address()), old, decision).await;
+}
+
+// proves: F1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_session_mode_too_the_numbers_of_version_1_are_carried_over() {
+    let old = "lock_name VARBINARY(64) NOT NULL DEFAULT 'old' PRIMARY KEY, name VARBINARY(256), last_no BIGINT UNSIGNED NOT NULL";
+    let decision = include_str!(
+        "../../../../docs/decisions/0046-mysql-session-numbers-are-those-of-new-rows.md"
+    );
+    carried_over(&Corner::session(server().address()), old, decision).await;
 }
 
 /// Somebody else's transaction keeps the rows for longer than the server lets us wait: an outcome, not a hang.

@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{answers, asked, read};
 use super::doctor::first_row;
 use super::faults::{Fault, sort, unreachable};
+use super::pinned::Pinned;
 use super::session::Shared;
 use super::text::{Value, fill};
 use crate::Name;
@@ -76,28 +77,25 @@ impl Shared {
     fn finding(&self, name: &Name, order: u64) -> String {
         let lock = self.lock_name(name);
         let (lock, order) = (Value::Bytes(lock.as_bytes()), Value::Number(order));
-        let find = "SELECT connection FROM @names WHERE lock_name = ? AND name = ? AND ? IN (held_no, NULLIF(waited_no, 0)) \
-            AND IS_USED_LOCK(lock_name) = connection \
-            UNION ALL SELECT connection FROM @claims WHERE lock_name = ? AND order_no = ? \
-            AND IS_USED_LOCK(wait_lock) = connection";
+        let find = include_str!("sql/find.sql");
         let name = Value::Bytes(name.as_str().as_bytes());
-        self.statement(find, &[lock, name, order, lock, order])
+        self.statement(find, &[lock, name, order, order])
     }
 
     /// Takes the row of a claim that waited out of the table; its own keeper may be slow to do so, or gone.
     fn sweeping(&self, name: &Name, order: u64) -> String {
         let lock = self.lock_name(name);
-        let values = [Value::Bytes(lock.as_bytes()), Value::Number(order)];
-        let sweep = "DELETE FROM @claims WHERE lock_name = ? AND order_no = ?";
+        let values = [Value::Number(order), Value::Bytes(lock.as_bytes())];
+        let sweep = "DELETE FROM @claims WHERE order_no = ? AND lock_name = ?";
         self.statement(sweep, &values)
     }
 
     /// Takes a claim that waited out of sight, and ends what the server may still be doing for it. Its connection is never
     /// another claim's: it was shut, and not given back.
-    pub(super) async fn clear_up(&self, wait_lock: &str) {
-        let lock = Value::Bytes(wait_lock.as_bytes());
-        let packet = "DELETE FROM @claims WHERE wait_lock = ?; SELECT IS_USED_LOCK(?)";
-        let packet = self.statement(packet, &[lock, lock]);
+    pub(super) async fn clear_up(&self, pinned: &Pinned) {
+        let lock = Value::Bytes(pinned.wait_lock.as_bytes());
+        let packet = "DELETE FROM @claims WHERE order_no = ?; SELECT IS_USED_LOCK(?)";
+        let packet = self.statement(packet, &[Value::Number(pinned.waited()), lock]);
         let ended = fill(
             &format!("DO GET_LOCK(?, {ENDS_WITHIN_S}), RELEASE_LOCK(?)"),
             &[lock, lock],

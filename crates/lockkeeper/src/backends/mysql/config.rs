@@ -11,6 +11,8 @@ use crate::error::Error;
 const PORT: u16 = 3306;
 /// The connections for statements that are no claim's own, in session mode.
 const COMMON_CONNECTIONS: usize = 4;
+/// The version of the tables that this program makes and understands.
+pub(super) const VERSION: i32 = 2;
 /// A silent peer is asked whether it is there after this time.
 const SILENCE: Duration = Duration::from_secs(3);
 /// What every connection of ours looks like, whatever the server's own settings are: no time zone has any effect, nothing is
@@ -82,7 +84,7 @@ impl Config {
     /// A statement with the names of these tables in it.
     pub(super) fn statement(&self, template: &str) -> String {
         let kind = template.replace("@kind", self.shared.kind.as_str());
-        let version = kind.replace("@version", &self.version().to_string());
+        let version = kind.replace("@version", &VERSION.to_string());
         version.replace('@', &format!("{}_", self.shared.prefix))
     }
 
@@ -93,11 +95,6 @@ impl Config {
         } else {
             self.shared.connections
         }
-    }
-
-    /// The version of the tables that this program makes and understands.
-    pub(super) fn version(&self) -> i32 {
-        if self.is_session() { 1 } else { 2 }
     }
 
     pub(super) fn is_session(&self) -> bool {

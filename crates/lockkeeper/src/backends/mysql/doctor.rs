@@ -7,7 +7,7 @@ use mysql_async::Conn;
 
 use super::BACKEND;
 use super::client::{Client, Told, asked, read};
-use super::config::Config;
+use super::config::{Config, VERSION};
 use super::faults::{Fault, pooler, unreachable};
 use crate::error::Error;
 
@@ -121,10 +121,9 @@ pub(super) async fn check_tables(client: &Arc<Client>, config: &Config) -> Resul
              another prefix"
         ));
     }
-    let known = config.version();
-    if version != known {
+    if version != VERSION {
         return refused(format!(
-            "the tables are of version {version}, and this program knows version {known}: use the program \
+            "the tables are of version {version}, and this program knows version {VERSION}: use the program \
              that made them, or another prefix"
         ));
     }

@@ -15,6 +15,8 @@ pub(super) enum Fault {
     Again(Error),
     /// The tables are not there.
     NoTables(Error),
+    /// What the statement asks for was not so: nothing was changed.
+    Unmet(Error),
     /// What the caller is told.
     Told(Error),
 }
@@ -22,7 +24,10 @@ pub(super) enum Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Again(error) | Fault::NoTables(error) | Fault::Told(error) => error,
+            Fault::Again(error)
+            | Fault::NoTables(error)
+            | Fault::Unmet(error)
+            | Fault::Told(error) => error,
         }
     }
 }
@@ -87,6 +92,8 @@ fn sort_told(told: ServerError, during: &str) -> Fault {
             "the tables of this URL are missing or not lockkeeper's: run `lockkeeper init --on URL` as a user who may \
              make them",
         )),
+        // A column that must not be empty would be.
+        1048 => Fault::Unmet(unknown(mysql_async::Error::Server(told), during)),
         1142 | 1143 | 1370 | 1227 => denied(
             "this user needs SELECT, INSERT, UPDATE and DELETE on the tables: `lockkeeper init --on URL --print` shows \
              the statements",

@@ -15,7 +15,7 @@
 //! # Session mode
 //!
 //! `?mode=session`: each claim has a connection of its own, which takes `GET_LOCK`, or waits for it in the server. The server frees
-//! it the moment that connection ends. The number comes from the name's row, in the statement that takes the lock. The
+//! it the moment that connection ends. The statement that takes the lock writes a row, whose number is the token. The
 //! session's `wait_timeout` is the lease, and the keeper asks for a sign of life at least twice a second: a client that has vanished loses
 //! the lock when its lease ends, and a holder whose connection has ended is told within a second. Only exclusive
 //! locks; the server decides which waiter is next.

@@ -1,5 +1,6 @@
 //! The handle on one claim of session mode: where it stands, until when, and what its task is asked to do.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Pinned {
     pub(super) claim: Claim,
     /// The lock that the claim's connection holds for as long as it waits: by it others see that it lives.
     pub(super) wait_lock: String,
+    /// The number under which others see it wait, or 0.
+    waited: AtomicU64,
     /// When the claim ends unless it is renewed.
     ends: Mutex<(Moment, Duration)>,
     pub(super) stands: watch::Receiver<Stands>,
@@ -66,6 +69,7 @@ impl Pinned {
         let pinned = Arc::new(Self {
             claim,
             wait_lock: format!("lockkeeper.wait.{digits}"),
+            waited: AtomicU64::new(0),
             ends: Mutex::new(ends),
             stands,
             orders,
@@ -73,6 +77,14 @@ impl Pinned {
         let task = Task::new(shared.clone(), pinned.clone(), told, inbox);
         tokio::spawn(task.run(entry));
         Ok(pinned)
+    }
+
+    pub(super) fn waited(&self) -> u64 {
+        self.waited.load(Ordering::Acquire)
+    }
+
+    pub(super) fn waits_as(&self, number: u64) {
+        self.waited.store(number, Ordering::Release);
     }
 
     /// The lease starts anew, unless it has ended.

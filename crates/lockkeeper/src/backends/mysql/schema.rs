@@ -41,7 +41,7 @@ pub async fn gc(config: &Config) -> Result<u64, Error> {
     let client = Arc::new(Client::new(config.client(), 1).patient());
     doctor::check_tables(&client, config).await?;
     let sweep = if config.is_session() {
-        "DELETE FROM @claims WHERE COALESCE(IS_USED_LOCK(wait_lock), 0) <> connection"
+        "DELETE FROM @claims WHERE COALESCE(IS_USED_LOCK(COALESCE(wait_lock, lock_name)), 0) <> connection"
     } else {
         // A claim that waits behind one of these finds out by itself when it looks again.
         "DELETE FROM @claims WHERE ends_at <= UTC_TIMESTAMP(6); \

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use mysql_async::{Conn, Row};
+use tokio::time::sleep;
 
 use super::BACKEND;
 use super::client::{Client, asked, read, shut};
@@ -28,6 +29,9 @@ use crate::{Mode, Name, Token};
 
 /// When a claim that waits is worth asking about without a push.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Rows that count no more are taken out by one statement, when there are so many of them or the first has been one for so long.
+const SPENT_TOGETHER: usize = 64;
+const SPENT_FOR: Duration = Duration::from_millis(500);
 
 /// The server's own locks, one connection for each claim.
 #[derive(Debug)]
@@ -43,10 +47,14 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) bell: Bell,
     pub(super) used: Used,
-    pub(super) take_again: String,
+    /// The statements that take a lock: at once, and after a wait.
+    pub(super) take: String,
+    pub(super) take_waited: String,
     claims: Mutex<HashMap<ClaimId, Arc<Pinned>>>,
     /// Connections without a lock, and since when they rest, with which lease.
     idle: Mutex<Vec<(Conn, Moment, Duration)>>,
+    /// Rows that count no more, to be taken out together.
+    spent: Mutex<Vec<u64>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -70,9 +78,11 @@ impl Session {
             clock,
             bell: Bell::default(),
             used: Used::default(),
-            take_again: config.statement(&without_comments(include_str!("sql/take_again.sql"))),
+            take: config.statement(&without_comments(include_str!("sql/take.sql"))),
+            take_waited: config.statement(&without_comments(include_str!("sql/take_waited.sql"))),
             claims: Mutex::default(),
             idle: Mutex::default(),
+            spent: Mutex::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -142,7 +152,7 @@ impl Session {
         &self,
         claim: &Claim,
         pinned: Option<Arc<Pinned>>,
-        seen: &HashMap<Vec<u8>, Seen>,
+        seen: &HashMap<u64, Seen>,
     ) -> Result<Standing, Error> {
         let Some(pinned) = pinned else {
             return Ok(Standing::Gone);
@@ -151,7 +161,7 @@ impl Session {
         let standing = self.standing(&pinned, claim.lease).await;
         match (
             standing.unwrap_or(Standing::Gone),
-            seen.get(pinned.wait_lock.as_bytes()),
+            seen.get(&pinned.waited()),
         ) {
             (Standing::Holds { .. }, _) if !pinned.proves().await => Ok(Standing::Gone),
             // Its task is about to learn it.
@@ -169,30 +179,30 @@ impl Session {
     }
 
     /// What the server has seen of those of these claims that wait.
-    async fn seen(&self, claims: &[Option<Arc<Pinned>>]) -> Result<HashMap<Vec<u8>, Seen>, Error> {
+    async fn seen(&self, claims: &[Option<Arc<Pinned>>]) -> Result<HashMap<u64, Seen>, Error> {
         let waiting = claims.iter().flatten();
         let waiting = waiting.filter(|pinned| matches!(*pinned.stands.borrow(), Stands::Waits));
-        let locks = waiting.map(|pinned| pinned.wait_lock.as_bytes().to_vec());
-        let mut seen: HashMap<Vec<u8>, Seen> = locks.map(|lock| (lock, Seen::Nowhere)).collect();
+        let numbers = waiting.map(|pinned| pinned.waited());
+        let mut seen: HashMap<u64, Seen> = numbers.map(|number| (number, Seen::Nowhere)).collect();
         if seen.is_empty() {
             return Ok(seen);
         }
         let marks = vec!["?"; seen.len()].join(",");
-        let values: Vec<Value<'_>> = seen.keys().map(|lock| Value::Bytes(lock)).collect();
+        let values: Vec<Value<'_>> = seen.keys().map(|number| Value::Number(*number)).collect();
         let packet = format!(
-            "SELECT wait_lock, COALESCE(IS_USED_LOCK(lock_name), 0) = connection FROM @claims \
-             WHERE wait_lock IN ({marks}) AND IS_USED_LOCK(wait_lock) = connection"
+            "SELECT order_no, COALESCE(IS_USED_LOCK(lock_name), 0) = connection FROM @claims \
+             WHERE order_no IN ({marks}) AND IS_USED_LOCK(wait_lock) = connection"
         );
         let packet = self.shared.statement(&packet, &values);
         let told = self.shared.client.ask("renewing leases", packet).await?;
         for row in told.into_iter().flat_map(|told| told.rows) {
-            let (lock, granted): (Vec<u8>, i64) = read(row)?;
+            let (number, granted): (u64, i64) = read(row)?;
             let what = if granted != 0 {
                 Seen::Granted
             } else {
                 Seen::Waiting
             };
-            seen.insert(lock, what);
+            seen.insert(number, what);
         }
         Ok(seen)
     }
@@ -216,6 +226,42 @@ impl Shared {
     pub(super) fn lock_name(&self, name: &Name) -> String {
         let key = key::of(&self.config.tables(), name);
         format!("lockkeeper.{key:016x}")
+    }
+
+    /// Nobody counts this row any more. They are taken out together, and soon: a release writes nothing.
+    pub(super) async fn spent(self: &Arc<Self>, order: u64) {
+        let many = {
+            let mut spent = self.spent_rows();
+            spent.push(order);
+            spent.len()
+        };
+        if many == 1 {
+            let shared = self.clone();
+            tokio::spawn(async move {
+                sleep(SPENT_FOR).await;
+                shared.sweep_spent().await;
+            });
+        } else if many >= SPENT_TOGETHER {
+            self.sweep_spent().await;
+        }
+    }
+
+    async fn sweep_spent(&self) {
+        let mut spent = std::mem::take(&mut *self.spent_rows());
+        if spent.is_empty() {
+            return;
+        }
+        // In the same order for all: no two who do so are in each other's way.
+        spent.sort_unstable();
+        let marks = vec!["?"; spent.len()].join(",");
+        let values: Vec<Value<'_>> = spent.into_iter().map(Value::Number).collect();
+        let sweep = format!("DELETE FROM @claims WHERE order_no IN ({marks})");
+        let sweep = self.statement(&sweep, &values);
+        let _or_by_the_next_who_meets_the_name = self.client.ask("sweeping", sweep).await;
+    }
+
+    fn spent_rows(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The claim's task has ended, or is about to. The same claim may have another one by now.

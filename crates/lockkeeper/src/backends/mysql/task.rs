@@ -9,13 +9,12 @@ use mysql_async::prelude::Queryable;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::client::{asked, read, shut};
+use super::client::{Told, asked, read, shut};
 use super::decide::lease_us;
-use super::doctor::first_row;
 use super::faults::{Fault, silent, sort, unreachable};
 use super::pinned::{Order, Pinned, Stands};
 use super::session::Shared;
-use super::taking::taken;
+use super::taking::{GRANTED, WAITED, taken};
 use super::text::{Value, fill};
 use crate::backend::{Entry, Released, Wake};
 use crate::backends::sql::shortened;
@@ -35,8 +34,8 @@ pub(super) struct Task {
     pub(super) pinned: Arc<Pinned>,
     told: watch::Sender<Stands>,
     inbox: mpsc::Receiver<Order>,
-    /// The number under which others saw it wait.
-    pub(super) waited: u64,
+    /// The number with which it came to hold, or 0.
+    held: u64,
 }
 
 /// How the task ended with its connection.
@@ -60,7 +59,7 @@ impl Task {
             pinned,
             told,
             inbox,
-            waited: 0,
+            held: 0,
         }
     }
 
@@ -79,6 +78,9 @@ impl Task {
         let before = self.told.send_replace(Stands::Over(outcome));
         if matches!(before, Stands::Waits | Stands::Holds(_)) {
             self.shared.bell.ring(Wake::Look(self.pinned.claim.id));
+        }
+        if self.held > 0 {
+            self.shared.spent(self.held).await;
         }
     }
 
@@ -102,6 +104,7 @@ impl Task {
             }
         };
         if let Some(order) = taken {
+            self.held = order;
             self.told.send_replace(Stands::Holds(order));
             return Ok(self.hold(conn).await);
         }
@@ -113,41 +116,42 @@ impl Task {
 
     /// Stands in the server's line, in turns, until it holds or nobody wants it to.
     async fn wait(&mut self, mut conn: Conn) -> Result<End, Fault> {
-        self.waited = match self.line_up(&mut conn).await {
-            Ok(number) => number,
-            Err(fault) => {
-                shut(conn).await;
-                return Err(fault);
-            }
-        };
+        if let Err(fault) = self.line_up(&mut conn).await {
+            shut(conn).await;
+            return Err(fault);
+        }
         self.told.send_replace(Stands::Waits);
         let lock = self.shared.lock_name(&self.pinned.claim.name);
         let order = loop {
             let turn = self.turn();
-            let values = [Value::Bytes(lock.as_bytes()), Value::Number(turn.as_secs())];
-            let wait = fill("SELECT COALESCE(GET_LOCK(?, ?), -1)", &values);
+            let values = [
+                Value::Variable(GRANTED),
+                Value::Bytes(lock.as_bytes()),
+                Value::Number(turn.as_secs()),
+            ];
             // The number is drawn by the same packet: nobody is asked anything between the lock and its number.
-            let packet = format!("{wait};\n{}", self.taking_after(conn.id()));
+            let packet = fill("SET ? = GET_LOCK(?, ?); EXECUTE lockkeeper_take", &values);
             let blocked = async {
                 let told = timeout(turn + PATIENCE, asked(&mut conn, packet, DURING)).await;
-                let told = told.map_err(|_| Fault::Told(silent(DURING, turn + PATIENCE)))??;
-                let taken = taken(told.get(1));
-                let granted = read::<(i64,)>(first_row(told.into_iter().next())?)?;
-                Ok::<_, Fault>((granted, taken))
+                let told = told.map_err(|_| Fault::Told(silent(DURING, turn + PATIENCE)))?;
+                taken(told.and_then(last))
             };
             let left = next_order(&mut self.inbox, &self.shared, &self.pinned);
             tokio::select! {
                 granted = blocked => match granted {
-                    Ok((_, Some(order))) if order > 0 => break order,
-                    Ok(((0,), None)) => {}
-                    Ok(_) | Err(_) => return Ok(self.lost(conn).await),
+                    Ok(Some(order)) => break order,
+                    Ok(None) => {}
+                    Err(_) => return Ok(self.lost(conn).await),
                 },
                 order = left => return Ok(self.stop_waiting(conn, order).await),
             }
         };
+        self.held = order;
         self.told.send_replace(Stands::Holds(order));
         let claim = self.pinned.claim.id;
         self.shared.bell.ring(Wake::Holds { claim, order });
+        // Whoever waited for it goes on first.
+        tokio::task::yield_now().await;
         if self.leave_the_line(&mut conn).await.is_err() {
             return Ok(self.lost(conn).await);
         }
@@ -161,7 +165,7 @@ impl Task {
     }
 
     /// Shows to others that it waits, under a number.
-    async fn line_up(&self, conn: &mut Conn) -> Result<u64, Fault> {
+    async fn line_up(&self, conn: &mut Conn) -> Result<(), Fault> {
         let claim = &self.pinned.claim;
         let lock = self.shared.lock_name(&claim.name);
         let (label, host) = (shortened(&claim.party.label), shortened(&claim.party.host));
@@ -170,7 +174,6 @@ impl Task {
             own,
             Value::Bytes(lock.as_bytes()),
             own,
-            Value::Bytes(lock.as_bytes()),
             Value::Number(conn.id().into()),
             Value::Number(lease_us(claim)),
             Value::Text(label),
@@ -180,15 +183,22 @@ impl Task {
         let packet = self
             .shared
             .statement(include_str!("sql/line_up.sql"), &values);
+        // Read by the server while there is time: when the lock comes, it has but to be carried out.
+        let take = self.taking_waited(conn.id()).replace('\'', "''");
+        let packet = format!(
+            "{packet}; SET @{WAITED} = LAST_INSERT_ID(); PREPARE lockkeeper_take FROM '{take}'"
+        );
         let told = bounded(asked(conn, packet, DURING)).await?;
-        Ok(told.get(1).map_or(0, |told| told.insert_id))
+        let number = told.get(1).map_or(0, |told| told.insert_id);
+        self.pinned.waits_as(number);
+        Ok(())
     }
 
     /// It is shown to hold by now. Its lock of the line goes with the lock itself: whoever is looking meanwhile sees the
     /// tables as they were, and must not see that lock gone.
     async fn leave_the_line(&self, conn: &mut Conn) -> Result<(), Fault> {
-        let own = Value::Bytes(self.pinned.wait_lock.as_bytes());
-        let packet = "DELETE FROM @claims WHERE wait_lock = ?";
+        let own = Value::Number(self.pinned.waited());
+        let packet = "DELETE FROM @claims WHERE order_no = ?";
         let packet = self.shared.statement(packet, &[own]);
         bounded(asked(conn, packet, DURING)).await.map(drop)
     }
@@ -196,7 +206,7 @@ impl Task {
     /// The connection is no longer what it was.
     async fn lost(&self, conn: Conn) -> End {
         shut(conn).await;
-        self.shared.clear_up(&self.pinned.wait_lock).await;
+        self.shared.clear_up(&self.pinned).await;
         End::Lost
     }
 
@@ -278,6 +288,12 @@ async fn released(conn: &mut Conn) -> Result<(i64,), Fault> {
         Some(row) => read(row),
         None => Err(Fault::Told(unreachable("releasing"))),
     }
+}
+
+/// What the last statement of a packet told.
+fn last(mut told: Vec<Told>) -> Result<Told, Fault> {
+    let told = told.pop();
+    told.ok_or_else(|| Fault::Told(unreachable("reading an answer that is empty")))
 }
 
 /// A connection that has ended had lost the lock before; one that does not answer may have it still.

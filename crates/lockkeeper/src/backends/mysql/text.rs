@@ -12,6 +12,8 @@ pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
     /// Text for people.
     Text(&'a str),
+    /// What the connection remembers under this name; not for a prepared statement's values.
+    Variable(&'static str),
 }
 
 /// The statements without their comments, with the values in place of the question marks.
@@ -53,6 +55,7 @@ impl From<Value<'_>> for mysql_async::Value {
             Value::Number(number) => Self::UInt(number),
             Value::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
             Value::Text(text) => Self::Bytes(text.as_bytes().to_vec()),
+            Value::Variable(_) => Self::NULL,
         }
     }
 }
@@ -61,6 +64,11 @@ fn push(filled: &mut String, value: Value<'_>) {
     let (introducer, bytes) = match value {
         Value::Number(number) => {
             let _to_a_string = write!(filled, "{number}");
+            return;
+        }
+        Value::Variable(name) => {
+            filled.push('@');
+            filled.push_str(name);
             return;
         }
         Value::Bytes(bytes) => ("x'", bytes),

@@ -107,7 +107,7 @@ impl Engine for Session {
     async fn residue(&self) -> usize {
         self.0
             .count("names WHERE IS_USED_LOCK(lock_name) IS NOT NULL")
-            + self.0.count("claims")
+            + self.0.count("claims WHERE wait_lock IS NOT NULL")
     }
 
     fn lease(&self) -> Duration {
