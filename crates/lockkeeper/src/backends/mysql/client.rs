@@ -1,13 +1,16 @@
-//! The wire: a bounded set of connections. Each is owned by one task for as long as a statement runs on it, so a caller
-//! that goes away never leaves half an answer behind for the next one.
+//! The wire: a bounded set of connections. What runs on one goes on to its end, also if its caller goes away, so nobody
+//! leaves half an answer behind for the next one.
 
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use mysql_async::prelude::{Queryable, StatementLike};
 use mysql_async::{Conn, Opts, Row, Statement};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -76,7 +79,7 @@ impl Link {
         if let Some((_, statement)) = known.find(|(known, _)| Arc::ptr_eq(known, text)) {
             return Ok(statement.clone());
         }
-        let statement = self.conn.prep(&**text).await?;
+        let statement = Box::pin(self.conn.prep(&**text)).await?;
         self.prepared.push((text.clone(), statement.clone()));
         Ok(statement)
     }
@@ -162,11 +165,22 @@ impl Client {
             .copied()
             .map(mysql_async::Value::from)
             .collect();
-        self.run(during, move |link| {
+        self.carry(during, move |link| {
             let (statement, values) = (statement.clone(), values.clone());
             Box::pin(async move { link.changed(&statement, values, during).await })
         })
         .await
+    }
+
+    /// Runs a job of one statement, to its end: also when the caller is gone. The server ends it by itself, so it may be
+    /// left to a caller who is slow to look after it, which costs less than a task.
+    async fn carry<T, J>(self: &Arc<Self>, during: &'static str, job: J) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        J: for<'c> Fn(&'c mut Link) -> BoxFuture<'c, Result<T, Fault>> + Send + Sync + 'static,
+    {
+        let client = self.clone();
+        Carried::new(async move { client.run_here(during, &job).await }).await
     }
 
     /// Runs a job on one of the connections, to its end: also when the caller is gone.
@@ -214,9 +228,10 @@ impl Client {
                 _ => return Err(Fault::Told(silent(during, PATIENCE))),
             },
         };
-        let mut link = match self.rested().await {
+        // What is rarely done is kept out of the way, in a box: all else is moved about with it.
+        let mut link = match self.rested() {
             Some(link) => link,
-            None => Link::new(self.open(during).await?),
+            None => Link::new(Box::pin(self.open(during)).await?),
         };
         match timeout(self.patience, job(&mut link)).await {
             Ok(Ok(answer)) => {
@@ -224,32 +239,37 @@ impl Client {
                 Ok(answer)
             }
             Ok(Err(fault)) => {
-                shut(link.conn).await;
+                let mut links = vec![link];
                 if fault_of_the_link(&fault) {
                     // The others are of the same age; what they were connected to may be gone.
-                    let others = std::mem::take(&mut *self.idle());
-                    for (other, _) in others {
-                        shut(other.conn).await;
-                    }
+                    links.extend(self.idle().drain(..).map(|(other, _)| other));
                 }
+                Box::pin(shut_all(links)).await;
                 Err(fault)
             }
             Err(_) => {
-                shut(link.conn).await;
+                Box::pin(shut_all(vec![link])).await;
                 Err(Fault::Told(silent(during, self.patience)))
             }
         }
     }
 
     /// A connection that rests, unless the server is about to end it.
-    async fn rested(&self) -> Option<Link> {
-        loop {
-            let (link, since) = self.next_rested()?;
+    fn rested(&self) -> Option<Link> {
+        let mut stale = Vec::new();
+        let rested = loop {
+            let Some((link, since)) = self.next_rested() else {
+                break None;
+            };
             if self.clock.now() - since < longest_rest(&link) {
-                return Some(link);
+                break Some(link);
             }
-            shut(link.conn).await;
+            stale.push(link);
+        };
+        if !stale.is_empty() {
+            tokio::spawn(shut_all(stale));
         }
+        rested
     }
 
     /// The one that rests for the shortest time, for the server knows it best. But one that has done so for half as long as it
@@ -268,8 +288,46 @@ impl Client {
     }
 }
 
+/// A job that its caller looks after; if the caller goes away, a task of its own does so, to the job's end.
+struct Carried<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+
+impl<T: Send + 'static> Carried<T> {
+    fn new(job: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Some(Box::pin(job)))
+    }
+}
+
+impl<T: Send + 'static> Future for Carried<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Some(job) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        let polled = job.as_mut().poll(context);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Carried<T> {
+    fn drop(&mut self) {
+        if let (Some(job), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(job);
+        }
+    }
+}
+
 fn fault_of_the_link(fault: &Fault) -> bool {
     matches!(fault, Fault::Told(error) if error.is_unknown())
+}
+
+async fn shut_all(links: Vec<Link>) {
+    for link in links {
+        shut(link.conn).await;
+    }
 }
 
 /// Closes a connection, whatever is under way on it. Merely dropped, it would wait for what the server still has to say.
