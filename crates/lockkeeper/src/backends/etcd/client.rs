@@ -10,14 +10,15 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::{AsciiMetadataValue, MetadataValue};
+use tonic::metadata::{AsciiMetadataValue, MetadataMap, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Request, Status};
+use tonic::{Extensions, Request};
 use tonic_prost::ProstCodec;
 
 use super::config::{Config, Tls};
 use super::faults::{self, Fault, classify, unreachable};
 use super::proto::{AuthToken, Credentials, Header, Range, RangeAnswer, Txn, TxnAnswer, method};
+use super::unary;
 use crate::error::Error;
 
 /// The server ends connections whose pings come faster than every 5 s.
@@ -26,6 +27,8 @@ const PONG_WITHIN: Duration = Duration::from_secs(3);
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// Enough for ten thousand claims in one answer.
 const LARGEST_ANSWER: usize = 64 << 20;
+/// As many as a question has, with those that the transport adds.
+const HEADERS: usize = 8;
 
 /// One keeper's way to the cluster.
 pub(super) struct Client {
@@ -144,7 +147,7 @@ impl Client {
         patience: Duration,
     ) -> Result<Told<A>, Fault>
     where
-        Q: prost::Message + Clone + 'static,
+        Q: prost::Message,
         A: prost::Message + Default + 'static,
     {
         let mut repeated = false;
@@ -180,30 +183,23 @@ impl Client {
         patience: Duration,
     ) -> Result<A, Fault>
     where
-        Q: prost::Message + Clone + 'static,
+        Q: prost::Message,
         A: prost::Message + Default + 'static,
     {
-        let (link, request) = self.request(method, question.clone());
+        let (link, headers) = self.addressed(method);
         let mut asked = Asked {
             client: self,
             generation: link.generation,
             answered: false,
         };
-        let path = PathAndQuery::from_static(method);
-        let call = async {
-            let mut grpc = Grpc::new(link.channel).max_decoding_message_size(LARGEST_ANSWER);
-            grpc.ready().await.map_err(|error| {
-                Status::unavailable(format!("{error}: {:?}", std::error::Error::source(&error)))
-            })?;
-            grpc.unary(request, path, ProstCodec::<Q, A>::default())
-                .await
-        };
+        let request = unary::request(method, question, headers.into_headers());
+        let call = unary::unary(link.channel, request, LARGEST_ANSWER);
         let answer = timeout(patience, call).await;
         asked.answered = true;
         match answer {
             Ok(Ok(answer)) => {
                 self.locked().strikes = 0;
-                Ok(answer.into_inner())
+                Ok(answer)
             }
             Ok(Err(status)) => {
                 let fault = classify(&status, method);
@@ -232,7 +228,9 @@ impl Client {
     {
         let (outgoing, sent) = mpsc::unbounded_channel();
         let (received, incoming) = mpsc::unbounded_channel();
-        let (link, request) = self.request(method, UnboundedReceiverStream::new(sent));
+        let (link, headers) = self.addressed(method);
+        let sent = UnboundedReceiverStream::new(sent);
+        let request = Request::from_parts(headers, Extensions::default(), sent);
         let channel = link.channel.clone();
         tokio::spawn(async move {
             let reading = read(channel, request, method, &received);
@@ -309,13 +307,13 @@ impl Client {
         Ok(())
     }
 
-    fn request<T>(&self, method: &str, message: T) -> (Link, Request<T>) {
-        let mut request = Request::new(message);
+    /// Whom to ask, and what goes along with a question.
+    fn addressed(&self, method: &str) -> (Link, MetadataMap) {
+        let mut headers = MetadataMap::with_capacity(HEADERS);
         let mut state = self.locked();
         if state.strikes > self.patience_in_strikes() {
             state.next_member(&self.members);
         }
-        let headers = request.metadata_mut();
         // A member that has lost its leader says so at once, instead of when a question times out.
         headers.insert("hasleader", MetadataValue::from_static("true"));
         // Whoever logs in has no token that would be good.
@@ -323,7 +321,7 @@ impl Client {
         if let Some(token) = token.filter(|_| method != method::AUTHENTICATE) {
             headers.insert("token", token.clone());
         }
-        (state.link.clone(), request)
+        (state.link.clone(), headers)
     }
 
     /// Where there is no other member, a connection is given up for being slow only if it stays so.

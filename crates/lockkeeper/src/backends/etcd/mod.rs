@@ -69,6 +69,7 @@ mod proto;
 mod renew;
 mod roll;
 mod shared;
+mod unary;
 mod watch;
 
 use std::sync::Arc;
