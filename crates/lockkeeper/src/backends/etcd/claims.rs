@@ -89,11 +89,13 @@ pub(super) struct Claims {
     /// Keys whose last claim has left no question open, in that order. Later claims take them, for etcd remembers every
     /// key that there ever was until it is compacted, and passes by all of a name's when it reads the list.
     spare: HashMap<Name, VecDeque<Vec<u8>>>,
+    /// Names in whose list there was somebody else when a claim of this keeper last entered.
+    crowded: HashSet<Name>,
 }
 
-/// More names with spare keys than this are not remembered.
-const SPARE_NAMES: usize = 10_000;
-/// More of one name neither.
+/// More names than this are not remembered, be it that they are crowded or for their spare keys.
+const NAMES: usize = 10_000;
+/// More spare keys of one name neither.
 const SPARE_KEYS: usize = 64;
 
 impl Default for Claims {
@@ -105,6 +107,7 @@ impl Default for Claims {
             serials: 0,
             doomed: HashSet::new(),
             spare: HashMap::new(),
+            crowded: HashSet::new(),
         }
     }
 }
@@ -200,7 +203,7 @@ impl Claims {
 
     /// The key of a claim that was released is free for a later one on this name.
     pub(super) fn set_aside(&mut self, released: Entry) {
-        if self.spare.len() >= SPARE_NAMES && !self.spare.contains_key(&released.name) {
+        if self.spare.len() >= NAMES && !self.spare.contains_key(&released.name) {
             self.spare.clear();
         }
         let keys = self.spare.entry(released.name).or_default();
@@ -216,6 +219,27 @@ impl Claims {
             return None;
         }
         keys.pop_front()
+    }
+
+    /// Whether a claim on this name has to expect others ahead of it.
+    pub(super) fn is_crowded(&self, name: &Name) -> bool {
+        self.crowded.contains(name)
+    }
+
+    /// Others were in the list of this name, or nobody.
+    pub(super) fn crowd(&mut self, name: &Name, crowded: bool) {
+        match (crowded, self.crowded.contains(name)) {
+            (true, false) => {
+                if self.crowded.len() >= NAMES {
+                    self.crowded.clear();
+                }
+                self.crowded.insert(name.clone());
+            }
+            (false, true) => {
+                self.crowded.remove(name);
+            }
+            _ => {}
+        }
     }
 
     /// Takes in what a list says about the claim.
@@ -438,6 +462,16 @@ mod tests {
         assert_ne!(next("a", ClaimId::common([9; 16])), key);
         assert_eq!(next("a", own()), key);
         assert_ne!(next("a", own()), key);
+    }
+
+    #[test]
+    fn a_name_is_crowded_until_somebody_enters_alone() {
+        let (mut claims, a) = (Claims::default(), "a".parse().unwrap());
+        assert!(!claims.is_crowded(&a));
+        claims.crowd(&a, true);
+        assert!(claims.is_crowded(&a) && !claims.is_crowded(&"b".parse().unwrap()));
+        claims.crowd(&a, false);
+        assert!(!claims.is_crowded(&a));
     }
 
     #[test]

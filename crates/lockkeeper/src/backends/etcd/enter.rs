@@ -1,5 +1,6 @@
 //! Entering: one transaction puts the claim into the list and tells where it stands. A claim that may not wait
-//! is put there only if the list is still such that it holds.
+//! is put there only if the list is still such that it holds. So is one that probably need not wait, at first: that
+//! is less to ask and less to tell.
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ impl Shared {
             claim,
             may,
             room_at: None,
+            crowded: self.claims().is_crowded(&claim.name),
         };
         for _ in 0..TRIES {
             if let Some(standing) = entering.once().await? {
@@ -59,6 +61,19 @@ struct Entering<'a> {
     may: May,
     /// At this revision there was room for a claim that may not wait.
     room_at: Option<i64>,
+    /// Others are in the list, or were when it was last looked at.
+    crowded: bool,
+}
+
+/// How a claim asks to be put into the list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// If nobody is in it. Whoever is refused asks again, in another way.
+    Alone,
+    /// Behind whoever is in it.
+    Behind,
+    /// If it holds, so far as is known since this revision.
+    Holding(Option<i64>),
 }
 
 impl Entering<'_> {
@@ -81,7 +96,8 @@ impl Entering<'_> {
             .claims()
             .admit(&shared.keys, claim, (live.id, ends, since))?;
         shared.look_sooner_than(ends);
-        let txn = self.txn(&entry, &live);
+        let way = self.way(&entry);
+        let txn = self.txn(&entry, &live, way);
         let limit = shared.patience(claim.lease);
         let a_moment_ago = a_moment_before(called, claim.lease);
         let (told, kept) = tokio::join!(
@@ -94,6 +110,10 @@ impl Entering<'_> {
         };
         if !told.repeated {
             self.certain(&entry);
+        }
+        if way == Way::Alone && !told.answer.succeeded {
+            self.crowded = true;
+            return Ok(None);
         }
         let live = match kept? {
             Some(live) if live.term >= shared.client.term() => live,
@@ -144,7 +164,17 @@ impl Entering<'_> {
         self.shared.claims().change(self.claim.id, clear);
     }
 
-    fn txn(&self, entry: &Entry, live: &Live) -> Txn {
+    /// A claim that may be in the list already is not alone there.
+    fn way(&self, before: &Entry) -> Way {
+        let is_new = before.order.is_none() && before.under_way.is_empty();
+        match self.may {
+            May::Try => Way::Holding(self.room_at),
+            May::Queue if is_new && !self.crowded => Way::Alone,
+            May::Queue => Way::Behind,
+        }
+    }
+
+    fn txn(&self, entry: &Entry, live: &Live, way: Way) -> Txn {
         let session = self.shared.keys.session(live.id);
         let directory = &entry.directory;
         let put = Request::Put(Put {
@@ -156,16 +186,18 @@ impl Entering<'_> {
         let list = |range: Range| Operation::from(Request::Range(range));
         let mut compare = vec![Compare::changed_at(&session, live.epoch)];
         let mut success = vec![put.into()];
-        match (self.may, self.room_at) {
-            (May::Queue, _) => {
+        match way {
+            Way::Behind => {
                 compare.push(Compare::created_at(&entry.key, 0));
                 success.push(list(match entry.mode() {
                     Mode::Exclusive => list::last_two(directory),
                     _ => list::whole(directory),
                 }));
             }
-            (May::Try, None) => compare.push(Compare::empty(&directory.start, &directory.end)),
-            (May::Try, Some(revision)) => {
+            Way::Alone | Way::Holding(None) => {
+                compare.push(Compare::empty(&directory.start, &directory.end));
+            }
+            Way::Holding(Some(revision)) => {
                 // Who left since then is no hindrance.
                 let same = Compare::unchanged_since(&directory.start, &directory.end, revision);
                 compare.push(same);
@@ -175,10 +207,14 @@ impl Entering<'_> {
             key: session,
             ..Range::default()
         };
+        let failure = match way {
+            Way::Alone => Vec::new(),
+            _ => vec![list(list::whole(directory)), list(session)],
+        };
         Txn {
             compare,
             success,
-            failure: vec![list(list::whole(directory)), list(session)],
+            failure,
         }
     }
 
@@ -192,6 +228,11 @@ impl Entering<'_> {
             // It was put there because it holds: nobody in its way is ahead of it.
             None => List::alone(revision, &entry.key, &entry.note, live.id),
         };
+        if self.may == May::Queue {
+            self.shared
+                .claims()
+                .crowd(&self.claim.name, !list.is_alone());
+        }
         Some(self.shared.judge(self.claim.id, &list))
     }
 

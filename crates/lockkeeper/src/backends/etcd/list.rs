@@ -164,6 +164,11 @@ impl List {
         }
     }
 
+    /// Whether there is one claim at most.
+    pub(super) fn is_alone(&self) -> bool {
+        self.skipped + self.claims.len() <= 1
+    }
+
     pub(super) fn find(&self, key: &[u8]) -> Option<&Listed> {
         self.claims.iter().find(|listed| listed.key == key)
     }

@@ -4,7 +4,8 @@
 //!
 //! A claim is a key `PREFIX/NAME/TICKET`; its *create revision* is its order number, and so its token: etcd
 //! counts revisions for all keys together, and never back. Entering is one transaction that makes the key and
-//! reads who is ahead; releasing deletes it. Whoever waits watches the key of the one before it. The rule is
+//! reads who is ahead; where nobody is expected, a smaller one comes first that makes it only if nobody is there.
+//! Releasing deletes it. Whoever waits watches the key of the one before it. The rule is
 //! applied to the list as it was read: what is ahead of a claim can only leave, never come.
 //!
 //! **Leases.** A keeper has one etcd lease for each length of lease in use, in whole seconds, and its claims of
