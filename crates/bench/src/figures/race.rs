@@ -16,7 +16,8 @@ use crate::report::{Figure, Target};
 use crate::statistics::{Percentiles, median, median_ratio};
 use crate::{Result, cpu};
 
-const ROUNDS: usize = 11;
+/// In pairs, of which there is an odd number.
+const ROUNDS: usize = 14;
 const ROUND: Duration = Duration::from_millis(250);
 /// Long enough for a Java machine to have compiled what is used.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -47,9 +48,15 @@ impl Race {
         }
         let count = field.racers.len();
         for round in 0..ROUNDS {
-            // Each begins once in a while: who comes first finds the coldest caches.
+            // Of two rounds the second goes backwards: servers tidy up after one racer while the next one runs, so it matters who
+            // came before.
             for place in 0..count {
-                field.racers[(round + place) % count].run(self.tasks, ROUND, &servers)?;
+                let place = if round % 2 == 0 {
+                    place
+                } else {
+                    count - 1 - place
+                };
+                field.racers[place].run(self.tasks, ROUND, &servers)?;
             }
         }
         Ok(self.judge(&field))
@@ -108,9 +115,8 @@ impl Race {
     }
 
     fn figure(&self, field: &Field, other: &str, target: Target) -> Figure {
-        let nothing = Vec::new();
-        let rates = |name: &str| field.of(name).map_or(&nothing, |runner| &runner.per_second);
-        let (theirs, ours) = (rates(other), rates(OURS));
+        let rates = |name: &str| field.of(name).map_or_else(Vec::new, Runner::per_pair);
+        let (theirs, ours) = (&rates(other), &rates(OURS));
         let limit = match field.absent.get(other) {
             Some(why) => format!("{other} NOT MEASURED: {}", first_line(why)),
             None => format!("{other} {:.0}/s", median(theirs)),
@@ -178,6 +184,12 @@ impl Runner {
         self.per_second.push(per_second);
         self.each.extend(each);
         Ok(())
+    }
+
+    /// Cycles a second, of the two rounds of each pair together.
+    fn per_pair(&self) -> Vec<f64> {
+        let pairs = self.per_second.chunks_exact(2);
+        pairs.map(|pair| (pair[0] + pair[1]) / 2.0).collect()
     }
 
     fn forget(&mut self) {
