@@ -260,7 +260,8 @@ impl Backend for Lease {
                 lease_left: claim.lease,
             });
         }
-        shared.stand(claim, Verb::Enter(claim.clone(), entry)).await
+        // In a box, as all that is rarely done: the short way is not made to carry it.
+        Box::pin(shared.stand(claim, Verb::Enter(claim.clone(), entry))).await
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
@@ -321,11 +322,10 @@ impl Backend for Lease {
         let shared = &self.shared;
         let released = match shared.places.get(claim.id, &claim.name) {
             Some((_, true)) if shared.alone.leave(claim).await? => Released::Freed,
-            Some((order, _)) => shared.release_known(claim, order).await?,
+            Some((order, _)) => Box::pin(shared.release_known(claim, order)).await?,
             None => {
-                let decided = shared
-                    .decide(&claim.name, Verb::Release(claim.clone()))
-                    .await?;
+                let decide = shared.decide(&claim.name, Verb::Release(claim.clone()));
+                let decided = Box::pin(decide).await?;
                 match decided.outcome {
                     Outcome::Released(released) => released,
                     Outcome::Stands(_) | Outcome::Nothing => Released::Gone,
