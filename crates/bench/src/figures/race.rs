@@ -46,18 +46,13 @@ impl Race {
             racer.run(self.tasks, WARM_UP, &servers)?;
             racer.forget();
         }
-        let count = field.racers.len();
-        for round in 0..ROUNDS {
+        for _ in 0..ROUNDS {
+            for racer in &mut field.racers {
+                racer.run(self.tasks, ROUND, &servers)?;
+            }
             // Of two rounds the second goes backwards: servers tidy up after one racer while the next one runs, so it matters who
             // came before.
-            for place in 0..count {
-                let place = if round % 2 == 0 {
-                    place
-                } else {
-                    count - 1 - place
-                };
-                field.racers[place].run(self.tasks, ROUND, &servers)?;
-            }
+            field.racers.reverse();
         }
         Ok(self.judge(&field))
     }

@@ -203,6 +203,22 @@ async fn rows_that_count_no_more_go() {
     newcomer.release(&held).await.unwrap();
 }
 
+/// Whoever takes the names out of the table does not shut those out who have used them before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_was_taken_out_is_met_again() {
+    let corner = Corner::session(server().address());
+    let backend = corner.backend().await;
+    let held = claim("n");
+    order(backend.enter(&held, Entry::Queue).await.unwrap());
+    let names = format!("mysql.{}_names", corner.prefix);
+    server().sql(&format!("DELETE FROM {names}")).unwrap();
+    let told = backend.enter(&claim("n"), Entry::Try).await.unwrap();
+    assert_eq!(told, Standing::Gone);
+    let rows = server().sql(&format!("SELECT COUNT(*) FROM {names}"));
+    assert_eq!(rows.unwrap(), "1");
+    backend.release(&held).await.unwrap();
+}
+
 // bug 80
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_names_are_locks_of_their_own() {

@@ -20,16 +20,13 @@ pub(super) const GRANTED: &str = "lockkeeper_granted";
 impl Task {
     /// Takes the lock if it is free; if it is not, the connection is one to wait on.
     pub(super) async fn take_or_check(&self, conn: &mut Conn) -> Result<Option<u64>, Fault> {
-        let used = &self.shared.used;
-        let name = &self.pinned.claim.name;
-        if !used.has(name) {
+        if !self.shared.used.has(&self.pinned.claim.name) {
             self.meet(conn).await?;
-            self.check(conn).await?;
-            used.note(name);
         }
         let taken = self.take(conn).await?;
-        if taken.is_none() {
-            self.check(conn).await?;
+        // Somebody may have made the tables anew since this keeper met the name.
+        if taken.is_none() && !self.check(conn).await? {
+            self.meet(conn).await?;
         }
         Ok(taken)
     }
@@ -85,12 +82,15 @@ impl Task {
             let (order,): (u64,) = read(row)?;
             self.shared.spent(order).await;
         }
+        if self.check(conn).await? {
+            self.shared.used.note(name);
+        }
         Ok(())
     }
 
     /// Whether the lock's row is this name's: two names may have one key (bug 81). And whether nobody is about to end this
-    /// connection for what it was before: then another one must be used.
-    async fn check(&self, conn: &mut Conn) -> Result<(), Fault> {
+    /// connection for what it was before: then another one must be used. Says whether there is a row.
+    async fn check(&self, conn: &mut Conn) -> Result<bool, Fault> {
         let name = &self.pinned.claim.name;
         let (lock, doom) = (self.shared.lock_name(name), doom(conn.id()));
         let packet = "SELECT IS_FREE_LOCK(?); SELECT name FROM @names WHERE lock_name = ?";
@@ -100,9 +100,12 @@ impl Task {
         if read::<(i64,)>(first_row(told.next())?)? != (1,) {
             return Err(Fault::Told(unreachable(DOOMED)));
         }
-        let (found,): (Vec<u8>,) = read(first_row(told.next())?)?;
+        let Some(row) = told.flat_map(|told| told.rows).next() else {
+            return Ok(false);
+        };
+        let (found,): (Vec<u8>,) = read(row)?;
         if found == name.as_str().as_bytes() {
-            return Ok(());
+            return Ok(true);
         }
         let found = String::from_utf8_lossy(&found);
         Err(Fault::Told(key::collision(BACKEND, name, &found)))
