@@ -16,7 +16,12 @@ pub mod redis;
 pub mod redlock;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod sql;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+#[cfg(any(
+    feature = "redis",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "mysql"
+))]
 pub(crate) mod tls;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod url;

@@ -26,39 +26,78 @@ impl fmt::Debug for Tls {
 
 impl Tls {
     /// Trusts whoever the system trusts, or only the authorities in this PEM file.
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "postgres", feature = "mysql")),
+        allow(dead_code)
+    )]
     pub(crate) fn trusting(ca: Option<&str>) -> Result<Self, Error> {
-        let mut roots = rustls::RootCertStore::empty();
-        let certificates = match ca {
-            Some(file) => authorities(file)?,
-            None => rustls_native_certs::load_native_certs().certs,
-        };
-        // Of the system's, some old ones may be unreadable; one's own must be right.
-        let (_, unreadable) = roots.add_parsable_certificates(certificates.iter().cloned());
-        if roots.is_empty() || (ca.is_some() && unreadable > 0) {
-            let place = ca.unwrap_or("the system's store");
-            return Err(Error::invalid(format!(
-                "no usable certificate authority in {place}: name a PEM file with ca=FILE"
-            )));
-        }
-        // Given here, so that no process-wide provider is ever chosen behind the program's back.
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(Arc::new(config), certificates.into()))
+        let (config, certificates) = trusting(ca)?;
+        Ok(Self(
+            Arc::new(config.with_no_client_auth()),
+            certificates.into(),
+        ))
     }
 }
 
-fn authorities(file: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let wrong = |error: &dyn fmt::Display| {
-        Error::invalid(format!(
-            "the certificates of ca={file} cannot be read: {error}"
-        ))
+/// The settings of connections that speak HTTP/2, and show this certificate with this key, from PEM files.
+#[cfg(feature = "etcd")]
+pub(crate) fn for_http2(
+    ca: Option<&str>,
+    identity: Option<(&str, &str)>,
+) -> Result<Arc<rustls::ClientConfig>, Error> {
+    use rustls::pki_types::PrivateKeyDer;
+
+    let (config, _) = trusting(ca)?;
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some((cert, key)) => {
+            let secret = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| unreadable("the key", "key", key, &error))?;
+            config
+                .with_client_auth_cert(certificates("cert", cert)?, secret)
+                .map_err(|error| unreadable("the certificate", "cert", cert, &error))?
+        }
     };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
+}
+
+type Trusting = rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>;
+
+fn trusting(ca: Option<&str>) -> Result<(Trusting, Vec<CertificateDer<'static>>), Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    let authorities = match ca {
+        Some(file) => certificates("ca", file)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    // Of the system's, some old ones may be unreadable; one's own must be right.
+    let (_, unreadable) = roots.add_parsable_certificates(authorities.iter().cloned());
+    if roots.is_empty() || (ca.is_some() && unreadable > 0) {
+        let place = ca.unwrap_or("the system's store");
+        return Err(Error::invalid(format!(
+            "no usable certificate authority in {place}: name a PEM file with ca=FILE"
+        )));
+    }
+    // Given here, so that no process-wide provider is ever chosen behind the program's back.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::invalid(format!("TLS cannot be set up: {error}")))?
+        .with_root_certificates(roots);
+    Ok((config, authorities))
+}
+
+/// The certificates in the file that this setting names.
+fn certificates(setting: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let wrong = |error: &dyn fmt::Display| unreadable("the certificates", setting, file, error);
     let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
     CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| wrong(&error))
+}
+
+fn unreadable(what: &str, setting: &str, file: &str, error: &dyn fmt::Display) -> Error {
+    Error::invalid(format!(
+        "{what} of {setting}={file} cannot be read: {error}"
+    ))
 }

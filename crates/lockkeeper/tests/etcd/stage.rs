@@ -110,7 +110,13 @@ pub(crate) fn metric(server: &Etcd, name: &str, label: &str) -> f64 {
 pub(crate) fn asked(server: &Etcd) -> f64 {
     ["Range", "Txn", "Put", "DeleteRange", "LeaseGrant"]
         .iter()
-        .map(|method| metric(server, "grpc_server_started_total", &format!("{method}\"")))
+        .map(|method| {
+            metric(
+                server,
+                "grpc_server_started_total",
+                &format!("\"{method}\""),
+            )
+        })
         .sum()
 }
 

@@ -119,6 +119,52 @@ async fn the_holders_member_stalls_and_another_one_carries_it_over() {
     nobody_left_anything([one, two], &three).await;
 }
 
+/// A keeper that knows all three, and is served by this one.
+async fn served_by(node: &Etcd, three: &EtcdThree) -> Keeper {
+    let end = Instant::now() + SOON;
+    loop {
+        let one = keeper(&three.addresses()).await;
+        gives_back(acquires(one.lock("own").lease(LEASE)).await).await;
+        if std::ptr::eq(serving(three).await, node) {
+            return one;
+        }
+        assert!(Instant::now() < end, "never served by {}", node.address());
+        all_leave([one], &three.nodes()[0]).await;
+        for node in three.nodes() {
+            assert_nothing_left(node).await;
+        }
+    }
+}
+
+/// A waiter's own member stalls, and with it the watch that would have told. It is let in through another member when it
+/// is renewed there, long before anybody notices that the watch is silent.
+// proves: W2, L9
+// bug 37
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_waiters_member_stalls_and_another_one_lets_it_in() {
+    let three = patient();
+    let stalled = follower(&three);
+    let two = served_by(stalled, &three).await;
+    let others = three.addresses().into_iter();
+    let others: Vec<_> = others.filter(|at| *at != stalled.address()).collect();
+    let one = keeper(&others).await;
+    let guard = acquires(one.lock("a").lease(LEASE)).await;
+    let next = tokio::spawn(acquires(two.lock("a").lease(LEASE)));
+    until_waiting(&one, "a", 1).await;
+    // Until its watches stand.
+    sleep(Duration::from_millis(300)).await;
+    stalled.server().pause().unwrap();
+    let start = Instant::now();
+    gives_back(guard).await;
+    let next = timeout(SOON, next).await.expect("in time");
+    let next = next.expect("granted");
+    let took = start.elapsed();
+    assert!(took < LEASE * 3 / 4, "let in after {took:?}");
+    stalled.server().resume().unwrap();
+    gives_back(next).await;
+    nobody_left_anything([one, two], &three).await;
+}
+
 // proves: L1, L7, W2, F1
 // bug 69
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

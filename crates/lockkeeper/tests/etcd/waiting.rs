@@ -11,7 +11,7 @@ use lockkeeper::claim::Claim;
 use lockkeeper_testbed::Etcd;
 use tokio::time::{sleep, timeout};
 
-use crate::stage::{SOON, assert_nothing_left, claim, claims, url, watches};
+use crate::stage::{SOON, asked, assert_nothing_left, claim, claims, url, watches};
 
 async fn backend(server: &Etcd) -> Arc<dyn Backend> {
     let config = Config::from_url(&url(&[server.address()])).unwrap();
@@ -71,8 +71,8 @@ impl Busy {
 }
 
 /// The first waiter is broken, then the holder leaves: the broken one is not taken for the next holder, not even until
-/// the list is read again. Others write all the while: a watch that begins just then tells up to 100 ms later than its
-/// neighbours.
+/// the list is read again; also where the holder has waited itself, and says that it holds. Others write all the while: a
+/// watch that begins just then tells up to 100 ms later than its neighbours.
 // proves: L1, U3
 // bug 47
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,12 +84,17 @@ async fn a_waiter_that_was_broken_is_never_told_that_it_holds() {
         backend(&server).await,
     );
     let busy = Busy::begin(&server).await;
-    for _ in 0..120 {
+    for round in 0..120 {
         let (held, broken, next) = (long(), long(), long());
         let (mut wakes, mut nexts) = (two.wakes(), three.wakes());
-        let standing = enters(&one, &held).await;
-        assert!(matches!(standing, Standing::Holds { .. }), "{standing:?}");
-        enters(&two, &broken).await;
+        match round % 2 {
+            0 => {
+                let standing = enters(&one, &held).await;
+                assert!(matches!(standing, Standing::Holds { .. }), "{standing:?}");
+                enters(&two, &broken).await;
+            }
+            _ => comes_after_another(&one, &held, enters(&two, &broken)).await,
+        }
         let query = Query::One(held.name.clone());
         let order = one.inspect(&query).await.unwrap()[0].waiters[0]
             .token
@@ -117,6 +122,49 @@ async fn a_waiter_that_was_broken_is_never_told_that_it_holds() {
         assert!(Instant::now() < end, "{:?}", claims(&server));
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// The claim waits, while others line up, until one before it leaves; and holds for long enough to say so.
+async fn comes_after_another(
+    backend: &Arc<dyn Backend>,
+    claim: &Claim,
+    others: impl Future<Output = Standing>,
+) {
+    let before = long();
+    let mut wakes = backend.wakes();
+    enters(backend, &before).await;
+    enters(backend, claim).await;
+    others.await;
+    backend.release(&before).await.unwrap();
+    while !matches!(told(&mut wakes).await, Wake::Holds { .. }) {}
+    sleep(Duration::from_millis(12)).await;
+}
+
+/// Whoever waits behind a claim that has waited itself, and has held for a while, reads nothing when that one leaves.
+// proves: W3, W5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_long_hold_nothing_has_to_be_read() {
+    let server = Etcd::start().unwrap();
+    let (one, two) = (backend(&server).await, backend(&server).await);
+    let (held, next) = (long(), long());
+    let mut wakes = two.wakes();
+    comes_after_another(&one, &held, enters(&two, &next)).await;
+    let before = asked(&server);
+    one.release(&held).await.unwrap();
+    let wake = told(&mut wakes).await;
+    assert!(
+        matches!(wake, Wake::Holds { claim, .. } if claim == next.id),
+        "{wake:?}"
+    );
+    sleep(Duration::from_millis(100)).await;
+    let cost = asked(&server) - before;
+    assert_eq!(cost, 2.0, "more than the release, and that it holds too");
+    let view = two.inspect(&Query::All).await.unwrap();
+    assert_eq!((view[0].holders.len(), view[0].waiters.len()), (1, 0));
+    assert_eq!(view[0].holders[0].party, *next.party);
+    assert_eq!(two.release(&next).await.unwrap(), Released::Freed);
+    drop((one, two));
+    assert_nothing_left(&server).await;
 }
 
 /// Everybody watches the one ahead. If that one gives up, the holder is still there.

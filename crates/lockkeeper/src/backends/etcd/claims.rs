@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::keys::{Directory, Keys};
-use super::list::{List, Note, Place};
+use super::list::{List, Note, Place, says_held};
+use super::proto::KeyValue;
+use super::watch::Heed;
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::lifecycle::deadline::Moment;
@@ -58,8 +60,8 @@ pub(super) enum Judged {
     Holds,
     /// It waited, and has come to hold.
     Promoted { order: u64 },
-    /// It waits until one of these leaves or becomes a reader.
-    Waits { blockers: Vec<Vec<u8>> },
+    /// It waits until one of these leaves or, if it heeds that, becomes a reader.
+    Waits { blockers: Vec<Vec<u8>>, heed: Heed },
     /// Its key is gone.
     Gone,
     /// More is known already, or the claim is not ours any more.
@@ -279,7 +281,12 @@ impl Claims {
                 entry.stands = Stands::Waits { ahead, lease };
                 // And its own, so that it learns at once when it is broken.
                 blockers.push(entry.key.clone());
-                Judged::Waits { blockers }
+                let heed = match entry.mode() {
+                    // A reader ahead of it is in its way as much as a writer.
+                    Mode::Exclusive => Heed::End,
+                    _ => Heed::Changes,
+                };
+                Judged::Waits { blockers, heed }
             }
         }
     }
@@ -296,17 +303,30 @@ impl Claims {
         });
     }
 
-    /// A key that the claim watches was deleted at this revision. Where it was the only one ahead the claim holds
-    /// now, and its order number is told: nobody comes in ahead of a claim. Unless it was its own, or that may be gone.
-    pub(super) fn left_alone(&mut self, id: ClaimId, key: &[u8], revision: i64) -> Option<u64> {
+    /// A key that the claim watches was deleted at this revision, and was this before. Where nobody else is ahead the
+    /// claim holds now, and its order number is told: nobody comes in ahead of a claim. Unless it was its own, or that
+    /// may be gone.
+    pub(super) fn left_alone(
+        &mut self,
+        id: ClaimId,
+        (key, before): (&[u8], Option<&KeyValue>),
+        revision: i64,
+    ) -> Option<u64> {
         let entry = self.entries.get_mut(&id)?;
         if entry.key == key {
             entry.doubtful_since = entry.doubtful_since.max(revision);
             return None;
         }
-        let alone = matches!(entry.stands, Stands::Waits { ahead: 1, .. })
-            && entry.doubtful_since <= entry.seen
-            && entry.seen < revision;
+        // Who breaks a claim touches the one ahead of it, and who knows of no touch knows that it was not broken.
+        let was_first = match entry.stands {
+            Stands::Waits { ahead: 1, .. } => {
+                before?.mod_revision <= entry.seen || says_held(before?)
+            }
+            // An exclusive claim watches the one just before it.
+            Stands::Waits { .. } => entry.mode() == Mode::Exclusive && says_held(before?),
+            _ => false,
+        };
+        let alone = was_first && entry.doubtful_since <= entry.seen && entry.seen < revision;
         let order = entry.order.filter(|_| alone)?;
         entry.stands = Stands::Holds;
         entry.seen = revision;
@@ -409,7 +429,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::etcd::proto::KeyValue;
     use crate::claim::Party;
     use std::sync::Arc;
 
@@ -423,15 +442,19 @@ mod tests {
         }
     }
 
-    /// A claim enters; its key.
-    fn admitted(claims: &mut Claims, name: &str, id: ClaimId) -> Vec<u8> {
-        let claim = Claim {
+    fn claim(name: &str, id: ClaimId) -> Claim {
+        Claim {
             id,
             name: name.parse().unwrap(),
             mode: Mode::Exclusive,
             lease: Duration::from_secs(9),
             party: Arc::new(Party::here("test")),
-        };
+        }
+    }
+
+    /// A claim enters; its key.
+    fn admitted(claims: &mut Claims, name: &str, id: ClaimId) -> Vec<u8> {
+        let claim = claim(name, id);
         let entry = claims.admit(&Keys::under("/locks"), &claim, (1, Moment::NEVER, 0));
         entry.unwrap().key
     }
@@ -477,7 +500,56 @@ mod tests {
     #[test]
     fn who_waits_for_one_holds_when_that_one_leaves() {
         let (mut claims, id, _) = waiting();
-        assert_eq!(claims.left_alone(id, AHEAD, 3), Some(2));
+        assert_eq!(
+            claims.left_alone(id, (AHEAD, Some(&listed(AHEAD, 1))), 3),
+            Some(2)
+        );
+    }
+
+    /// What the one ahead was when it left, and whether it said that it held.
+    fn written(version: i64, held: bool) -> KeyValue {
+        let note = Note {
+            held,
+            ..Note::of(&claim("a", ClaimId::common([1; 16])), 0)
+        };
+        KeyValue {
+            version,
+            mod_revision: 1 + version,
+            value: note.written(),
+            ..listed(AHEAD, 1)
+        }
+    }
+
+    #[test]
+    fn who_may_have_been_broken_does_not_come_to_hold() {
+        // Touched after the list was read.
+        for touched in [Some(written(3, false)), Some(written(3, true)), None] {
+            let (mut claims, id, _) = waiting();
+            let left = (AHEAD, touched.as_ref());
+            assert_eq!(claims.left_alone(id, left, 9), None, "{touched:?}");
+        }
+        let (mut claims, id, _) = waiting();
+        let said = written(2, true);
+        assert_eq!(claims.left_alone(id, (AHEAD, Some(&said)), 9), Some(2));
+    }
+
+    #[test]
+    fn who_waits_for_several_holds_when_one_that_held_leaves() {
+        let behind_two = || {
+            let (mut claims, id, key) = waiting();
+            let three = vec![listed(b"first", 0), listed(AHEAD, 1), listed(&key, 2)];
+            claims.judge(id, &List::new(2, three));
+            (claims, id)
+        };
+        for (left, holds) in [
+            (written(2, true), Some(2)),
+            (written(1, false), None),
+            (written(3, true), None),
+        ] {
+            let (mut claims, id) = behind_two();
+            let told = claims.left_alone(id, (AHEAD, Some(&left)), 9);
+            assert_eq!(told, holds, "{left:?}");
+        }
     }
 
     #[test]
@@ -485,16 +557,25 @@ mod tests {
         let (mut claims, id, _) = waiting();
         let list = List::new(3, vec![listed(AHEAD, 1)]);
         assert_eq!(claims.judge(id, &list), Judged::Gone);
-        assert_eq!(claims.left_alone(id, AHEAD, 4), None);
+        assert_eq!(
+            claims.left_alone(id, (AHEAD, Some(&listed(AHEAD, 1))), 4),
+            None
+        );
     }
 
     #[test]
     fn who_may_be_gone_does_not_come_to_hold_until_it_was_seen_again() {
         let (mut claims, id, key) = waiting();
         claims.doubt(id, 3);
-        assert_eq!(claims.left_alone(id, AHEAD, 4), None);
+        assert_eq!(
+            claims.left_alone(id, (AHEAD, Some(&listed(AHEAD, 1))), 4),
+            None
+        );
         let list = List::new(3, vec![listed(AHEAD, 1), listed(&key, 2)]);
         claims.judge(id, &list);
-        assert_eq!(claims.left_alone(id, AHEAD, 4), Some(2));
+        assert_eq!(
+            claims.left_alone(id, (AHEAD, Some(&listed(AHEAD, 1))), 4),
+            Some(2)
+        );
     }
 }

@@ -5,34 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::{AsciiMetadataValue, MetadataMap, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Extensions, Request};
-use tonic_prost::ProstCodec;
 
-use super::config::{Config, Tls};
+use super::config::Config;
 use super::faults::{self, Fault, classify, unreachable};
+use super::grpc::{Channel, Failure, Stream};
 use super::proto::{AuthToken, Credentials, Header, Range, RangeAnswer, Txn, TxnAnswer, method};
-use super::unary;
+use super::socket::{CONNECT_WITHIN, Member};
 use crate::error::Error;
 
-/// The server ends connections whose pings come faster than every 5 s.
-const PING_EVERY: Duration = Duration::from_secs(6);
-const PONG_WITHIN: Duration = Duration::from_secs(3);
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// Enough for ten thousand claims in one answer.
-const LARGEST_ANSWER: usize = 64 << 20;
-/// As many as a question has, with those that the transport adds.
-const HEADERS: usize = 8;
+/// As many as a question has.
+const HEADERS: usize = 4;
 
 /// One keeper's way to the cluster.
 pub(super) struct Client {
-    members: Vec<Endpoint>,
+    members: Vec<Member>,
     user: Option<(String, String)>,
     state: Mutex<State>,
     /// One logs in at a time: each login costs the server a tenth of a second.
@@ -45,7 +33,7 @@ struct State {
     link: Link,
     /// Questions in a row that were not answered in time.
     strikes: usize,
-    token: Option<AsciiMetadataValue>,
+    token: Option<HeaderValue>,
 }
 
 /// A connection to one member; the next one has the next generation.
@@ -68,18 +56,18 @@ pub(super) struct Told<A> {
 impl Client {
     /// Finds a member that answers, and logs in.
     pub(super) async fn connect(config: &Config) -> Result<Self, Error> {
-        let members: Vec<Endpoint> = config
-            .members
-            .iter()
-            .map(|member| endpoint(member, config.tls.as_ref()))
-            .collect::<Result<_, _>>()?;
+        let tls = config.tls.as_ref().map(|tls| tls.settings()).transpose()?;
+        let members = config.members.iter();
+        let members = members.map(|member| Member::new(member, tls.clone()));
+        let members: Vec<Member> = members.collect::<Result<_, _>>()?;
         let mut last = None;
         // Keepers begin at different members, so that no member serves them all.
         let first = getrandom::u32().unwrap_or_default() as usize;
         for step in 0..members.len() {
             let member = first.wrapping_add(step) % members.len();
-            match members[member].connect().await {
-                Ok(channel) => {
+            let channel = Channel::to(members[member].clone());
+            match channel.ready().await {
+                Ok(_) => {
                     let link = Link {
                         generation: 1,
                         logins: 0,
@@ -101,7 +89,7 @@ impl Client {
                     client.log_in(0).await?;
                     return Ok(client);
                 }
-                Err(error) => last = Some(faults::not_connected(&error, &config.members[member])),
+                Err(error) => last = Some(faults::not_connected(&error)),
             }
         }
         Err(last.unwrap_or_else(|| unreachable("connecting: no member is named")))
@@ -192,8 +180,7 @@ impl Client {
             generation: link.generation,
             answered: false,
         };
-        let request = unary::request(method, question, headers.into_headers());
-        let call = unary::unary(link.channel, request, LARGEST_ANSWER);
+        let call = link.channel.ask(method, headers, question);
         let answer = timeout(patience, call).await;
         asked.answered = true;
         match answer {
@@ -201,8 +188,8 @@ impl Client {
                 self.locked().strikes = 0;
                 Ok(answer)
             }
-            Ok(Err(status)) => {
-                let fault = classify(&status, method);
+            Ok(Err(failure)) => {
+                let fault = classify(&failure, method);
                 if faults::is_the_members(&fault) {
                     self.move_on(link.generation);
                 }
@@ -216,30 +203,11 @@ impl Client {
         }
     }
 
-    /// A two-way stream: what goes into the sender is sent, what comes is received, with the end or the
-    /// fault last. It ends when either end is dropped.
-    pub(super) fn stream<Q, A>(
-        &self,
-        method: &'static str,
-    ) -> (Link, mpsc::UnboundedSender<Q>, Incoming<A>)
-    where
-        Q: prost::Message + 'static,
-        A: prost::Message + Default + 'static,
-    {
-        let (outgoing, sent) = mpsc::unbounded_channel();
-        let (received, incoming) = mpsc::unbounded_channel();
+    /// A two-way stream. It ends when it is dropped.
+    pub(super) fn stream<Q, A>(&self, method: &'static str) -> (Link, Stream<Q, A>) {
         let (link, headers) = self.addressed(method);
-        let sent = UnboundedReceiverStream::new(sent);
-        let request = Request::from_parts(headers, Extensions::default(), sent);
-        let channel = link.channel.clone();
-        tokio::spawn(async move {
-            let reading = read(channel, request, method, &received);
-            tokio::select! {
-                fault = reading => { let _nobody_listens = received.send(Err(fault)); }
-                () = received.closed() => {}
-            }
-        });
-        (link, outgoing, incoming)
+        let stream = link.channel.stream(method, headers);
+        (link, stream)
     }
 
     /// Turns to the next member, unless somebody has done so since this generation.
@@ -262,7 +230,8 @@ impl Client {
 
     /// A stream of this link has ended: logs in again, if that was the reason, or turns to the next member. What
     /// to tell those who waited for an answer on it.
-    pub(super) async fn recover(&self, link: &Link, fault: Fault) -> Error {
+    pub(super) async fn recover(&self, link: &Link, failure: &Failure, method: &str) -> Error {
+        let fault = classify(failure, method);
         if self.login_helps(&fault) {
             let _told_by_the_next_call = self.log_in_again(link).await;
             return unreachable("the login ended meanwhile");
@@ -296,7 +265,7 @@ impl Client {
         let told = self.ask_once::<_, AuthToken>(method::AUTHENTICATE, &question, CONNECT_WITHIN);
         let bad = |_| unreachable("reading the login's answer");
         let token = match told.await {
-            Ok(answer) => Some(answer.token.parse().map_err(bad)?),
+            Ok(answer) => Some(HeaderValue::try_from(answer.token).map_err(bad)?),
             // A server without logins lets everybody in; `doctor` says so.
             Err(Fault::Told(error)) if says_auth_is_off(&error) => None,
             Err(fault) => return Err(fault.into()),
@@ -308,14 +277,14 @@ impl Client {
     }
 
     /// Whom to ask, and what goes along with a question.
-    fn addressed(&self, method: &str) -> (Link, MetadataMap) {
-        let mut headers = MetadataMap::with_capacity(HEADERS);
+    fn addressed(&self, method: &str) -> (Link, HeaderMap) {
+        let mut headers = HeaderMap::with_capacity(HEADERS);
         let mut state = self.locked();
         if state.strikes > self.patience_in_strikes() {
             state.next_member(&self.members);
         }
         // A member that has lost its leader says so at once, instead of when a question times out.
-        headers.insert("hasleader", MetadataValue::from_static("true"));
+        headers.insert("hasleader", HeaderValue::from_static("true"));
         // Whoever logs in has no token that would be good.
         let token = state.token.as_ref();
         if let Some(token) = token.filter(|_| method != method::AUTHENTICATE) {
@@ -343,14 +312,14 @@ impl Client {
 }
 
 impl State {
-    fn next_member(&mut self, members: &[Endpoint]) {
+    fn next_member(&mut self, members: &[Member]) {
         self.strikes = 0;
         let member = (self.link.member + 1) % members.len();
         self.link = Link {
             generation: self.link.generation + 1,
             logins: self.link.logins,
             member,
-            channel: members[member].connect_lazy(),
+            channel: Channel::to(members[member].clone()),
         };
     }
 }
@@ -376,76 +345,6 @@ impl Drop for Asked<'_> {
     }
 }
 
-pub(super) type Incoming<A> = mpsc::UnboundedReceiver<Result<A, Fault>>;
-
-/// Reads a stream to its end; gives why it ended.
-async fn read<Q, A>(
-    channel: Channel,
-    request: Request<UnboundedReceiverStream<Q>>,
-    method: &'static str,
-    received: &mpsc::UnboundedSender<Result<A, Fault>>,
-) -> Fault
-where
-    Q: prost::Message + 'static,
-    A: prost::Message + Default + 'static,
-{
-    let mut grpc = Grpc::new(channel).max_decoding_message_size(LARGEST_ANSWER);
-    if let Err(error) = grpc.ready().await {
-        return Fault::Told(unreachable(format!("opening {method}: {error}")));
-    }
-    let path = PathAndQuery::from_static(method);
-    let opened = grpc.streaming(request, path, ProstCodec::<Q, A>::default());
-    let mut stream = match opened.await {
-        Ok(answer) => answer.into_inner(),
-        Err(status) => return classify(&status, method),
-    };
-    loop {
-        match stream.message().await {
-            Ok(Some(message)) => {
-                let _nobody_listens = received.send(Ok(message));
-            }
-            Ok(None) => return Fault::Told(unreachable(format!("{method}: the stream ended"))),
-            Err(status) => return classify(&status, method),
-        }
-    }
-}
-
 fn says_auth_is_off(error: &Error) -> bool {
     error.to_string().contains("authentication is not enabled")
-}
-
-fn endpoint(member: &str, tls: Option<&Tls>) -> Result<Endpoint, Error> {
-    let bad = |error: tonic::transport::Error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        let cause = cause.unwrap_or_default();
-        Error::invalid(format!("etcd member {member}: {error} {cause}"))
-    };
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))
-        .map_err(bad)?
-        .connect_timeout(CONNECT_WITHIN)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PONG_WITHIN)
-        .keep_alive_while_idle(true);
-    match tls {
-        None => Ok(endpoint),
-        Some(tls) => endpoint.tls_config(tls_config(tls)?).map_err(bad),
-    }
-}
-
-fn tls_config(tls: &Tls) -> Result<ClientTlsConfig, Error> {
-    let read = |file: &std::path::Path| {
-        std::fs::read(file)
-            .map_err(|error| Error::invalid(format!("{} of the etcd URL: {error}", file.display())))
-    };
-    let mut config = ClientTlsConfig::new().timeout(CONNECT_WITHIN);
-    config = match &tls.ca {
-        Some(ca) => config.ca_certificate(Certificate::from_pem(read(ca)?)),
-        None => config.with_native_roots(),
-    };
-    if let Some((certificate, key)) = &tls.identity {
-        config = config.identity(Identity::from_pem(read(certificate)?, read(key)?));
-    }
-    Ok(config)
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::backends::tls;
 use crate::error::Error;
 
 const PORT: u16 = 2379;
@@ -25,9 +26,17 @@ pub struct Config {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tls {
     /// Instead of the system's.
-    pub(super) ca: Option<PathBuf>,
+    pub(super) ca: Option<String>,
     /// Certificate and key of this client.
-    pub(super) identity: Option<(PathBuf, PathBuf)>,
+    pub(super) identity: Option<(String, String)>,
+}
+
+impl Tls {
+    pub(super) fn settings(&self) -> Result<Arc<rustls::ClientConfig>, Error> {
+        let identity = self.identity.as_ref();
+        let identity = identity.map(|(cert, key)| (cert.as_str(), key.as_str()));
+        tls::for_http2(self.ca.as_deref(), identity)
+    }
 }
 
 impl Config {
@@ -162,7 +171,7 @@ fn prefix(path: &str) -> Result<String, Error> {
 }
 
 fn tls(settings: &mut Settings, members: &[String]) -> Result<Option<Tls>, Error> {
-    let files = ["ca", "cert", "key"].map(|name| settings.take(name).map(PathBuf::from));
+    let files = ["ca", "cert", "key"].map(|name| settings.take(name));
     let wanted = match settings.take("tls").as_deref() {
         Some("on") => true,
         Some("off") => false,
@@ -255,7 +264,7 @@ mod tests {
         assert_eq!(config.prefix, "/my/locks");
         assert_eq!(config.user, Some(("us@er".into(), "p:a@ss".into())));
         let tls = config.tls.clone().unwrap();
-        assert_eq!(tls.ca, Some(PathBuf::from("/ca.pem")));
+        assert_eq!(tls.ca, Some("/ca.pem".into()));
         assert_eq!(config.place(), "etcd://a:1,b:2379,[::1]:3/my/locks");
         let shown = format!("{config:?}");
         assert!(

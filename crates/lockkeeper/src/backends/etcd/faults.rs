@@ -4,9 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use tonic::{Code, Status};
-
 use super::BACKEND;
+use super::grpc::{Code, Failure};
 use crate::error::Error;
 
 const FULL: &str = "its database is full (alarm NOSPACE), so nothing was entered; compact and defragment it, then disarm the alarm";
@@ -86,10 +85,9 @@ fn denied(what: String) -> Error {
 }
 
 /// What a failed call means.
-pub(super) fn classify(status: &Status, during: &str) -> Fault {
-    let said = status.message();
-    let says = |words: &str| said.contains(words);
-    match status.code() {
+pub(super) fn classify(failure: &Failure, during: &str) -> Fault {
+    let says = |words: &str| failure.said.contains(words);
+    match failure.code {
         Code::NotFound if says("lease not found") => Fault::LeaseGone,
         Code::FailedPrecondition if says("lease already exists") => Fault::LeaseExists,
         Code::Unauthenticated => Fault::TokenExpired,
@@ -110,8 +108,8 @@ pub(super) fn classify(status: &Status, during: &str) -> Fault {
             refused("it does not keep leases that long; ask for a shorter one")
         }
         Code::Unimplemented => refused("the server is too old: version 3.4 or later is needed"),
-        _ if is_about_certificates(&chain(status)) => Fault::Untrusted(chain(status)),
-        _ => Fault::Told(unknown(status, during)),
+        _ if is_about_certificates(&failure.said) => Fault::Untrusted(failure.said.clone()),
+        _ => Fault::Told(unknown(failure, during)),
     }
 }
 
@@ -139,25 +137,20 @@ pub(super) fn after_no_answer(fault: Fault, during: &str) -> Fault {
     }
 }
 
-fn unknown(status: &Status, during: &str) -> Error {
+fn unknown(failure: &Failure, during: &str) -> Error {
     Error::Unreachable {
         backend: BACKEND,
         during: during.into(),
-        source: Some(Arc::new(Said(chain(status)))),
+        source: Some(Arc::new(Said(failure.said.clone()))),
     }
 }
 
 /// What a failed connection means.
-pub(super) fn not_connected(error: &tonic::transport::Error, member: &str) -> Error {
-    let said = chain(error);
-    if is_about_certificates(&said) {
-        return untrusted(&said);
+pub(super) fn not_connected(failure: &Failure) -> Error {
+    if is_about_certificates(&failure.said) {
+        return untrusted(&failure.said);
     }
-    Error::Unreachable {
-        backend: BACKEND,
-        during: format!("connecting to {member}"),
-        source: Some(Arc::new(Said(said))),
-    }
+    unknown(failure, "connecting")
 }
 
 /// Whether one side did not trust the other: we say so in words, a server by the name of an alert, such as
@@ -191,43 +184,28 @@ fn untrusted(said: &str) -> Error {
     ))
 }
 
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = match error.downcast_ref::<Status>() {
-        Some(status) => status.message().to_owned(),
-        None => error.to_string(),
-    };
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn told(code: Code, message: &str) -> Fault {
-        classify(&Status::new(code, message), "entering")
+        let said = message.into();
+        classify(&Failure { code, said }, "entering")
     }
 
     // FAULTS 19
     #[test]
     fn only_what_is_surely_definite_is_definite() {
         for (code, message) in [
-            (Code::Unavailable, "etcdserver: no leader"),
-            (Code::Unavailable, "etcdserver: leader changed"),
-            (Code::Unavailable, "etcdserver: request timed out"),
-            (Code::Unknown, "transport error"),
-            (Code::Cancelled, ""),
-            (Code::Internal, "h2 protocol error"),
-            (Code::DeadlineExceeded, ""),
+            (Code::Other, "etcdserver: no leader"),
+            (Code::Other, "etcdserver: leader changed"),
+            (Code::Other, "etcdserver: request timed out"),
+            (Code::Other, "transport error"),
+            (Code::Other, ""),
+            (Code::Other, "h2 protocol error"),
+            (Code::Other, ""),
             (Code::ResourceExhausted, "etcdserver: too many requests"),
-            (Code::Aborted, "something new"),
+            (Code::Other, "something new"),
         ] {
             let fault = told(code, message);
             assert!(is_the_members(&fault), "{code:?} {message}: {fault:?}");
@@ -241,8 +219,8 @@ mod tests {
             (Code::PermissionDenied, "etcdserver: permission denied"),
             (Code::InvalidArgument, "etcdserver: user name is empty"),
             (Code::Unimplemented, "unknown method"),
-            (Code::Unavailable, "invalid peer certificate: Expired"),
-            (Code::Unavailable, "etcdserver: no leader"),
+            (Code::Other, "invalid peer certificate: Expired"),
+            (Code::Other, "etcdserver: no leader"),
         ] {
             let error = Error::from(after_no_answer(told(code, message), "entering"));
             assert!(error.is_unknown(), "{message}: {error}");
@@ -277,20 +255,16 @@ mod tests {
             ),
             (Code::Unimplemented, "unknown method", "3.4"),
             (
-                Code::Unavailable,
+                Code::Other,
                 "invalid peer certificate: UnknownIssuer",
                 "ca=FILE",
             ),
             (
-                Code::Unknown,
+                Code::Other,
                 "received fatal alert: CertificateRequired",
                 "cert=FILE",
             ),
-            (
-                Code::Unknown,
-                "received fatal alert: UnknownCA",
-                "cert=FILE",
-            ),
+            (Code::Other, "received fatal alert: UnknownCA", "cert=FILE"),
         ];
         for (code, message, cure) in cases {
             let error = Error::from(told(code, message));

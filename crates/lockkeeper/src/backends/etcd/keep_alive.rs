@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::client::{Client, Incoming, Link};
-use super::faults::{Fault, unreachable};
+use super::client::{Client, Link};
+use super::faults::unreachable;
+use super::grpc;
 use super::proto::{LeaseAnswer, LeaseId, method};
 use crate::error::Error;
 
@@ -64,8 +65,7 @@ impl KeepAlive {
 /// questions.
 struct Stream {
     link: Link,
-    outgoing: mpsc::UnboundedSender<LeaseId>,
-    incoming: Incoming<LeaseAnswer>,
+    messages: grpc::Stream<LeaseId, LeaseAnswer>,
     waiting: HashMap<i64, VecDeque<Waiting>>,
 }
 
@@ -75,7 +75,7 @@ async fn run(client: Weak<Client>, mut asked: mpsc::UnboundedReceiver<Command>) 
         let came = match &mut stream {
             None => None,
             Some(open) => tokio::select! {
-                answer = open.incoming.recv() => Some(answer),
+                answer = open.messages.next() => Some(answer),
                 command = asked.recv() => {
                     let Some(command) = command else { return };
                     take_in(&client, &mut stream, command);
@@ -88,12 +88,12 @@ async fn run(client: Weak<Client>, mut asked: mpsc::UnboundedReceiver<Command>) 
                 Some(command) => take_in(&client, &mut stream, command),
                 None => return,
             },
-            Some(Some(Ok(answer))) => {
+            Some(Ok(answer)) => {
                 if let Some(open) = &mut stream {
                     open.answered(&answer);
                 }
             }
-            Some(fault) => broken(&client, &mut stream, fault.and_then(Result::err)).await,
+            Some(Err(failure)) => broken(&client, &mut stream, &failure).await,
         }
     }
 }
@@ -110,19 +110,19 @@ fn take_in(client: &Weak<Client>, stream: &mut Option<Stream>, command: Command)
         }
         Command::Keep(lease, waiting) => {
             let open = stream.get_or_insert_with(|| Stream::open(&client));
-            let _told_by_incoming = open.outgoing.send(LeaseId { id: lease });
+            open.messages.send(&LeaseId { id: lease });
             open.waiting.entry(lease).or_default().push_back(waiting);
         }
     }
 }
 
 /// The stream ended: those who wait ask again, on another member.
-async fn broken(client: &Weak<Client>, stream: &mut Option<Stream>, fault: Option<Fault>) {
+async fn broken(client: &Weak<Client>, stream: &mut Option<Stream>, failure: &grpc::Failure) {
     let (Some(open), Some(client)) = (stream.take(), client.upgrade()) else {
         return;
     };
-    let fault = fault.unwrap_or_else(|| Fault::Told(unreachable("keeping a lease alive")));
-    let error = client.recover(&open.link, fault).await;
+    let recovered = client.recover(&open.link, failure, method::KEEP_ALIVE);
+    let error = recovered.await;
     for waiting in open.waiting.into_values().flatten() {
         let _gave_up = waiting.send(Err(error.clone()));
     }
@@ -130,11 +130,10 @@ async fn broken(client: &Weak<Client>, stream: &mut Option<Stream>, fault: Optio
 
 impl Stream {
     fn open(client: &Arc<Client>) -> Self {
-        let (link, outgoing, incoming) = client.stream(method::KEEP_ALIVE);
+        let (link, messages) = client.stream(method::KEEP_ALIVE);
         Self {
             link,
-            outgoing,
-            incoming,
+            messages,
             waiting: HashMap::new(),
         }
     }

@@ -17,7 +17,7 @@ use super::keep_alive::{KeepAlive, Kept};
 use super::keys::Keys;
 use super::patience;
 use super::proto::{Compare, Done, Grant, GrantAnswer, LeaseId, Put, Request, Txn, method};
-use super::watch::{Target, Watcher};
+use super::watch::{Heed, Target, Watcher};
 use crate::error::Error;
 use crate::lifecycle::deadline::{Clock, Moment};
 
@@ -125,7 +125,8 @@ impl Leases {
         let told = self.client.txn(&begin, limit).await?;
         let header = told.answer.header.unwrap_or_default();
         let session = self.keys.session(id);
-        self.watcher.watch(Target::Lease(id), vec![session]);
+        self.watcher
+            .watch(Target::Lease(id), vec![session], Heed::End);
         unfinished.0 = None;
         Ok(Live {
             id,

@@ -1,7 +1,8 @@
 //! A name's list as it was read: who is in it, and what the rule says about one of them.
 //!
 //! A claim's value is one line for people and for the rule:
-//! `lockkeeper1 x lease=30000 since=1763265600000 pid=4711 host=db1 label=billing`.
+//! `lockkeeper1 x lease=30000 since=1763265600000 pid=4711 host=db1 label=billing`, and `held` at its end once it is
+//! known to be the first.
 //! A key with any other value belongs to somebody else (Go's `concurrency.Mutex`, `etcdctl lock`) and counts as
 //! an exclusive claim.
 
@@ -14,6 +15,7 @@ use crate::claim::{Claim, Party};
 use crate::rule::{self, Verdict};
 
 const MARK: &str = "lockkeeper1";
+const HELD: &str = " held";
 
 /// What a claim says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(super) struct Note {
     /// Milliseconds since 1970 by the claimant's wall clock, for people only.
     pub(super) since: u64,
     pub(super) party: Party,
+    /// Somebody was ahead of it, and nobody is any more. It is not said of all of which it is true.
+    pub(super) held: bool,
 }
 
 impl Note {
@@ -33,6 +37,7 @@ impl Note {
             lease: Some(claim.lease),
             since,
             party: (*claim.party).clone(),
+            held: false,
         }
     }
 
@@ -40,11 +45,12 @@ impl Note {
         let Party { label, host, pid } = &self.party;
         let lease = self.lease.unwrap_or_default().as_millis();
         format!(
-            "{MARK} {} lease={lease} since={} pid={pid} host={} label={}",
+            "{MARK} {} lease={lease} since={} pid={pid} host={} label={}{}",
             self.mode,
             self.since,
             encoded(host),
-            encoded(label)
+            encoded(label),
+            if self.held { HELD } else { "" },
         )
         .into_bytes()
     }
@@ -60,11 +66,16 @@ impl Note {
                 host: "unknown".into(),
                 pid: 0,
             },
+            held: false,
         })
     }
 
     fn parsed(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
+        let (text, held) = match text.strip_suffix(HELD) {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
         let mut words = text.strip_prefix(MARK)?.strip_prefix(' ')?.split(' ');
         let mode = words.next()?.parse().ok()?;
         let mut field = |name: &str| words.next()?.strip_prefix(name);
@@ -78,8 +89,15 @@ impl Note {
                 host: decoded(field("host=")?)?,
                 label: decoded(field("label=")?)?,
             },
+            held,
         })
     }
+}
+
+/// Whether all that has happened to this key since it was made is that its claim has said: it holds, alone.
+pub(super) fn says_held(kv: &KeyValue) -> bool {
+    let note = Note::read(&kv.value);
+    kv.version == 2 && note.held && note.mode == Mode::Exclusive
 }
 
 /// One key of a directory.
@@ -273,6 +291,7 @@ mod tests {
                 host: "h st".into(),
                 pid: 4_000_000_000,
             },
+            held: false,
         }
     }
 
@@ -308,7 +327,9 @@ mod tests {
             Mode::Shared,
             Mode::Permits { take: 2, of: 5 },
         ] {
-            let note = note(mode);
+            let mut note = note(mode);
+            assert_eq!(Note::read(&note.written()), note);
+            note.held = true;
             assert_eq!(Note::read(&note.written()), note);
         }
         for junk in [
@@ -322,6 +343,26 @@ mod tests {
         ] {
             assert_eq!(Note::read(junk).mode, Mode::Exclusive, "{junk:?}");
         }
+    }
+
+    #[test]
+    fn only_an_exclusive_claim_that_nobody_touched_says_that_it_is_held() {
+        let held = |mode, version, held| {
+            let note = Note { held, ..note(mode) };
+            says_held(&KeyValue {
+                version,
+                value: note.written(),
+                ..KeyValue::default()
+            })
+        };
+        assert!(held(Mode::Exclusive, 2, true));
+        assert!(!held(Mode::Exclusive, 2, false));
+        assert!(!held(Mode::Exclusive, 3, true), "touched since");
+        assert!(
+            !held(Mode::Shared, 2, true),
+            "others may hold along with it"
+        );
+        assert!(!says_held(&KeyValue::default()));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! counts revisions for all keys together, and never back. Entering is one transaction that makes the key and
 //! reads who is ahead; where nobody is expected, a smaller one comes first that makes it only if nobody is there.
 //! Releasing deletes it. Whoever waits watches the key of the one before it. The rule is
-//! applied to the list as it was read: what is ahead of a claim can only leave, never come.
+//! applied to the list as it was read: what is ahead of a claim can only leave, never come. A claim that had to wait and
+//! holds on says so in its key, so that the next one need not read the list when that one leaves.
 //!
 //! **Leases.** A keeper has one etcd lease for each length of lease in use, in whole seconds, and its claims of
 //! that length share it: ten thousand claims are kept alive by one message. A claim that is no longer renewed,
@@ -61,6 +62,7 @@ mod config;
 mod doctor;
 mod enter;
 mod faults;
+mod grpc;
 mod inspect;
 mod keep_alive;
 mod keys;
@@ -70,7 +72,7 @@ mod proto;
 mod renew;
 mod roll;
 mod shared;
-mod unary;
+mod socket;
 mod watch;
 
 use std::sync::Arc;

@@ -34,6 +34,9 @@ pub(super) struct KeyValue {
     pub(super) create_revision: i64,
     #[prost(int64, tag = "3")]
     pub(super) mod_revision: i64,
+    /// How often it was written since it was made.
+    #[prost(int64, tag = "4")]
+    pub(super) version: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(super) value: Vec<u8>,
     #[prost(int64, tag = "6")]
@@ -353,6 +356,12 @@ pub(super) enum WatchChange {
 pub(super) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
+    /// 0: puts are not told.
+    #[prost(int32, repeated, tag = "5")]
+    pub(super) filters: Vec<i32>,
+    /// Events tell what was there before.
+    #[prost(bool, tag = "6")]
+    pub(super) prev_kv: bool,
     #[prost(int64, tag = "7")]
     pub(super) watch_id: i64,
 }
@@ -386,6 +395,8 @@ pub(super) struct Event {
     pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
     pub(super) kv: Option<KeyValue>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) prev_kv: Option<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]

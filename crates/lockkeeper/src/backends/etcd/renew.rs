@@ -15,7 +15,7 @@ use super::proto::{Compare, Operation, Put, Request, Txn};
 use super::shared::Shared;
 use crate::Mode;
 use crate::backend::Standing;
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
 use crate::lifecycle::deadline::Moment;
 
@@ -165,6 +165,36 @@ impl Shared {
         &self,
         entry: &Entry,
         order: u64,
+        written: (Vec<u8>, i64),
+    ) -> Result<bool, Error> {
+        let order = i64::try_from(order).unwrap_or_default();
+        let there = Compare::created_at(&entry.key, order);
+        self.rewrite_if(entry, there, written).await
+    }
+
+    /// A claim that holds alone says so, unless its key was written since it was made: then it might say less than
+    /// there is to know.
+    pub(super) async fn say_held(&self, id: ClaimId) {
+        let entry = self.claims().get(id).cloned();
+        let Some(mut entry) = entry else { return };
+        let (Stands::Holds, Mode::Exclusive, Some(order)) =
+            (entry.stands, entry.mode(), entry.order)
+        else {
+            return;
+        };
+        if entry.leaving > 0 {
+            return;
+        }
+        entry.note.held = true;
+        let untouched = Compare::changed_at(&entry.key, i64::try_from(order).unwrap_or_default());
+        let written = (entry.note.written(), entry.lease_id);
+        let _the_next_one_reads = self.rewrite_if(&entry, untouched, written).await;
+    }
+
+    async fn rewrite_if(
+        &self,
+        entry: &Entry,
+        compare: Compare,
         (value, lease): (Vec<u8>, i64),
     ) -> Result<bool, Error> {
         let put = Put {
@@ -173,9 +203,8 @@ impl Shared {
             lease,
             ..Put::default()
         };
-        let order = i64::try_from(order).unwrap_or_default();
         let txn = Txn {
-            compare: vec![Compare::created_at(&entry.key, order)],
+            compare: vec![compare],
             success: vec![Request::Put(put).into()],
             failure: Vec::new(),
         };

@@ -14,9 +14,11 @@ use super::keys::Keys;
 use super::leases::Leases;
 use super::list::{self, List};
 use super::patience;
-use super::proto::{Compare, Delete, DeleteAnswer, Range, Request, Txn, TxnAnswer, method};
+use super::proto::{
+    Compare, Delete, DeleteAnswer, KeyValue, Range, Request, Txn, TxnAnswer, method,
+};
 use super::roll::Roll;
-use super::watch::{Notice, Target, Watcher};
+use super::watch::{How, Notice, Target, Watcher};
 use crate::backend::{Bell, Wake};
 use crate::claim::{Claim, ClaimId};
 use crate::error::Error;
@@ -27,6 +29,8 @@ use crate::lifecycle::deadline::{Clock, Moment};
 pub(super) const IN_BACKGROUND: Duration = Duration::from_secs(2);
 /// How long it waits before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Who has held for so long is likely to hold on for as long as one more question takes.
+const HOLDS_ON: Duration = Duration::from_millis(4);
 /// Deletions in a row; more than that go side by side.
 const DELETIONS: usize = 100;
 
@@ -130,8 +134,9 @@ impl Shared {
         let mut claims = self.claims();
         let judged = claims.judge(id, list);
         match &judged {
-            Judged::Waits { blockers } => {
-                self.watcher.watch(Target::Claim(id), blockers.clone());
+            Judged::Waits { blockers, heed } => {
+                let blockers = blockers.clone();
+                self.watcher.watch(Target::Claim(id), blockers, *heed);
             }
             Judged::Promoted { .. } | Judged::Gone => self.watcher.forget(Target::Claim(id)),
             Judged::Holds | Judged::Old => {}
@@ -278,7 +283,10 @@ impl Shared {
         }
         let list = List::new(revision(&answer), answer.kvs);
         match self.judge(id, &list) {
-            Judged::Promoted { order } => self.bell.ring(Wake::Holds { claim: id, order }),
+            Judged::Promoted { order } => {
+                self.bell.ring(Wake::Holds { claim: id, order });
+                tell_the_next(self, id);
+            }
             Judged::Gone => {
                 self.doom(id);
                 self.bell.ring(Wake::Look(id));
@@ -288,13 +296,21 @@ impl Shared {
         Ok(())
     }
 
-    /// A key that the claim watches is gone. Where it was the only one ahead nothing has to be read: the claim
-    /// holds, unless it was broken before, which has been told by then: whoever breaks a claim touches the key ahead.
-    fn one_left(&self, id: ClaimId, key: &[u8], revision: i64) {
-        if let Some(order) = self.claims().left_alone(id, key, revision) {
-            self.watcher.forget(Target::Claim(id));
-            self.bell.ring(Wake::Holds { claim: id, order });
-        }
+    /// A key that the claim watches is gone. Where nobody else was ahead nothing has to be read: the claim
+    /// holds. Otherwise the list is to be read.
+    fn one_left(
+        self: &Arc<Self>,
+        id: ClaimId,
+        left: (&[u8], Option<&KeyValue>),
+        revision: i64,
+    ) -> bool {
+        let Some(order) = self.claims().left_alone(id, left, revision) else {
+            return false;
+        };
+        self.bell.ring(Wake::Holds { claim: id, order });
+        self.watcher.forget(Target::Claim(id));
+        tell_the_next(self, id);
+        true
     }
 
     /// Directory and order number of a claim.
@@ -365,13 +381,16 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
                 target: Target::Claim(id),
                 key,
                 revision,
-                deleted,
+                how,
             } => {
-                if deleted {
-                    shared.one_left(id, &key, revision);
-                } else {
+                match how {
+                    How::Deleted { before } => {
+                        if shared.one_left(id, (&key, before.as_ref()), revision) {
+                            continue;
+                        }
+                    }
                     // Who breaks a claim touches the one ahead of it.
-                    shared.claims().doubt(id, revision);
+                    How::Else => shared.claims().doubt(id, revision),
                 }
                 review_surely(&shared, id, revision);
             }
@@ -389,7 +408,7 @@ async fn listen(shared: Weak<Shared>, mut told: mpsc::UnboundedReceiver<Notice>)
             }
             Notice::Changed {
                 target: Target::Lease(lease),
-                deleted: true,
+                how: How::Deleted { .. },
                 ..
             } => shared.lease_gone(lease),
             Notice::Begun {
@@ -417,6 +436,19 @@ fn review_surely(shared: &Arc<Shared>, id: ClaimId, revision: i64) {
             }
             drop(shared);
             tokio::time::sleep(ASK_AGAIN).await;
+        }
+    });
+}
+
+/// A claim that had to wait and has come to hold says so, if it holds for longer than that takes: whoever waits behind
+/// it is told what its key said last, and then knows without reading the list that nobody else is ahead. If it is lost,
+/// the list is read.
+fn tell_the_next(shared: &Arc<Shared>, id: ClaimId) {
+    let weak = Arc::downgrade(shared);
+    shared.runtime.spawn(async move {
+        tokio::time::sleep(HOLDS_ON).await;
+        if let Some(shared) = weak.upgrade() {
+            shared.say_held(id).await;
         }
     });
 }

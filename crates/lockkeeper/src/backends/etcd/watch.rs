@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::client::{Client, Incoming, Link};
-use super::faults::Fault;
-use super::proto::{WatchAnswer, WatchCancel, WatchChange, WatchCreate, WatchRequest, method};
+use super::client::{Client, Link};
+use super::grpc::{self, Failure};
+use super::list::says_held;
+use super::proto::{
+    Event, KeyValue, WatchAnswer, WatchCancel, WatchChange, WatchCreate, WatchRequest, method,
+};
 use crate::claim::ClaimId;
 
 /// Whom a watch is for.
@@ -26,20 +29,38 @@ pub(super) enum Target {
 /// What the watches tell.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// A key that the target watches has changed, at this revision. It is `deleted` if that is what happened, and if
-    /// all other watches of the target have begun by then: so what happened to their keys before was told before.
+    /// A key that the target watches has changed, at this revision.
     Changed {
         target: Target,
         key: Vec<u8>,
         revision: i64,
-        deleted: bool,
+        how: How,
     },
     /// All watches of the target have begun, the last after this revision.
     Begun { target: Target, revision: i64 },
 }
 
+/// How a key has changed.
+#[derive(Debug)]
+pub(super) enum How {
+    /// It was deleted, and is known to have been this before. All other watches of the target had begun by then: so what
+    /// happened to their keys before was told before.
+    Deleted { before: Option<KeyValue> },
+    /// In any other way.
+    Else,
+}
+
+/// What has to be told about a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heed {
+    /// Its end.
+    End,
+    /// Every change, but that its claim is held.
+    Changes,
+}
+
 enum Command {
-    Watch(Target, Vec<Vec<u8>>),
+    Watch(Target, Vec<Vec<u8>>, Heed),
     Forget(Target),
 }
 
@@ -64,8 +85,8 @@ impl Watcher {
     }
 
     /// From now on the target watches these keys and no others.
-    pub(super) fn watch(&self, target: Target, keys: Vec<Vec<u8>>) {
-        let _it_has_ended = self.0.send(Command::Watch(target, keys));
+    pub(super) fn watch(&self, target: Target, keys: Vec<Vec<u8>>, heed: Heed) {
+        let _it_has_ended = self.0.send(Command::Watch(target, keys, heed));
     }
 
     pub(super) fn forget(&self, target: Target) {
@@ -78,14 +99,19 @@ struct Watches {
     notices: mpsc::UnboundedSender<Notice>,
     stream: Option<Stream>,
     last_id: i64,
-    targets: HashMap<Target, HashMap<Vec<u8>, i64>>,
+    targets: HashMap<Target, Watched>,
     by_id: HashMap<i64, Target>,
+}
+
+/// What one target watches.
+struct Watched {
+    keys: HashMap<Vec<u8>, i64>,
+    heed: Heed,
 }
 
 struct Stream {
     link: Link,
-    outgoing: mpsc::UnboundedSender<WatchRequest>,
-    incoming: Incoming<WatchAnswer>,
+    messages: grpc::Stream<WatchRequest, WatchAnswer>,
     /// Watches that have not begun yet.
     beginning: HashSet<i64>,
 }
@@ -100,7 +126,7 @@ impl Watches {
             let came = match &mut self.stream {
                 None => None,
                 Some(open) => tokio::select! {
-                    answer = open.incoming.recv() => Some(answer),
+                    answer = open.messages.next() => Some(answer),
                     command = asked.recv() => {
                         let Some(command) = command else { return };
                         self.take_in(command);
@@ -113,24 +139,23 @@ impl Watches {
                     Some(command) => self.take_in(command),
                     None => return,
                 },
-                Some(Some(Ok(answer))) => {
+                Some(Ok(answer)) => {
                     if self.answered(answer) {
                         pause = Duration::ZERO;
                     } else {
                         pause = self.broken(pause, None).await;
                     }
                 }
-                Some(end) => pause = self.broken(pause, end.and_then(Result::err)).await,
+                Some(Err(failure)) => pause = self.broken(pause, Some(failure)).await,
             }
         }
     }
 
     fn take_in(&mut self, command: Command) {
         match command {
-            Command::Watch(target, keys) => {
-                let old = self.targets.remove(&target).unwrap_or_default();
+            Command::Watch(target, keys, heed) => {
                 let mut kept = HashMap::new();
-                for (key, id) in old {
+                for (key, id) in self.no_longer(target) {
                     if keys.contains(&key) {
                         kept.insert(key, id);
                     } else {
@@ -139,26 +164,40 @@ impl Watches {
                 }
                 for key in keys {
                     kept.entry(key)
-                        .or_insert_with_key(|key| self.create(target, key.clone()));
+                        .or_insert_with_key(|key| self.create(target, key.clone(), heed));
                 }
-                self.targets.insert(target, kept);
+                self.targets.insert(target, Watched { keys: kept, heed });
             }
             Command::Forget(target) => {
-                for (_, id) in self.targets.remove(&target).unwrap_or_default() {
+                for (_, id) in self.no_longer(target) {
                     self.cancel(id);
                 }
             }
         }
     }
 
+    /// The keys that the target has watched.
+    fn no_longer(&mut self, target: Target) -> HashMap<Vec<u8>, i64> {
+        let watched = self.targets.remove(&target);
+        watched.map(|watched| watched.keys).unwrap_or_default()
+    }
+
     /// Begins to watch a key; when there is no stream, the next one begins with it.
-    fn create(&mut self, target: Target, key: Vec<u8>) -> i64 {
+    fn create(&mut self, target: Target, key: Vec<u8>, heed: Heed) -> i64 {
         self.last_id += 1;
         let watch_id = self.last_id;
         self.by_id.insert(watch_id, target);
         if let Some(stream) = &mut self.stream {
             stream.beginning.insert(watch_id);
-            stream.send(WatchChange::Create(WatchCreate { key, watch_id }));
+            stream.send(WatchChange::Create(WatchCreate {
+                key,
+                filters: match heed {
+                    Heed::End => vec![0],
+                    Heed::Changes => Vec::new(),
+                },
+                prev_kv: true,
+                watch_id,
+            }));
         }
         watch_id
     }
@@ -176,19 +215,18 @@ impl Watches {
         let Some(client) = self.client.upgrade() else {
             return;
         };
-        let (link, outgoing, incoming) = client.stream(method::WATCH);
+        let (link, messages) = client.stream(method::WATCH);
         self.stream = Some(Stream {
             link,
-            outgoing,
-            incoming,
+            messages,
             beginning: HashSet::new(),
         });
         self.by_id.clear();
-        for (target, keys) in std::mem::take(&mut self.targets) {
+        for (target, Watched { keys, heed }) in std::mem::take(&mut self.targets) {
             let keys = keys.into_keys();
-            let made = keys.map(|key| (key.clone(), self.create(target, key)));
-            let made = made.collect();
-            self.targets.insert(target, made);
+            let keys = keys.map(|key| (key.clone(), self.create(target, key, heed)));
+            let keys = keys.collect();
+            self.targets.insert(target, Watched { keys, heed });
         }
     }
 
@@ -206,13 +244,19 @@ impl Watches {
             self.begun(target, answer.watch_id, revision);
         }
         let all_begun = self.have_all_begun(target);
-        for event in answer.events {
-            let kv = event.kv.unwrap_or_default();
+        for Event { kind, kv, prev_kv } in answer.events {
+            let kv = kv.unwrap_or_default();
+            if kind == 0 && says_held(&kv) {
+                continue;
+            }
             self.tell(Notice::Changed {
                 target,
+                how: match kind == 1 && all_begun {
+                    true => How::Deleted { before: prev_kv },
+                    false => How::Else,
+                },
                 key: kv.key,
                 revision: kv.mod_revision,
-                deleted: event.kind == 1 && all_begun,
             });
         }
         true
@@ -229,10 +273,13 @@ impl Watches {
     }
 
     fn have_all_begun(&self, target: Target) -> bool {
-        let (Some(stream), Some(keys)) = (&self.stream, self.targets.get(&target)) else {
+        let (Some(stream), Some(watched)) = (&self.stream, self.targets.get(&target)) else {
             return false;
         };
-        !keys.values().any(|id| stream.beginning.contains(id))
+        !watched
+            .keys
+            .values()
+            .any(|id| stream.beginning.contains(id))
     }
 
     fn tell(&self, notice: Notice) {
@@ -240,12 +287,13 @@ impl Watches {
     }
 
     /// The stream ended. All watches begin anew on the next one, after a pause that grows.
-    async fn broken(&mut self, pause: Duration, fault: Option<Fault>) -> Duration {
+    async fn broken(&mut self, pause: Duration, failure: Option<Failure>) -> Duration {
         let (Some(stream), Some(client)) = (self.stream.take(), self.client.upgrade()) else {
             return pause;
         };
-        if let Some(fault) = fault {
-            let _nobody_waits_for_it = client.recover(&stream.link, fault).await;
+        if let Some(failure) = failure {
+            let recovered = client.recover(&stream.link, &failure, method::WATCH);
+            let _nobody_waits_for_it = recovered.await;
         } else {
             // Called off by the server: perhaps the login has ended.
             let _told_by_the_next_call = client.log_in_again(&stream.link).await;
@@ -256,8 +304,8 @@ impl Watches {
 }
 
 impl Stream {
-    fn send(&self, change: WatchChange) {
+    fn send(&mut self, change: WatchChange) {
         let change = Some(change);
-        let _told_by_incoming = self.outgoing.send(WatchRequest { change });
+        self.messages.send(&WatchRequest { change });
     }
 }
