@@ -17,7 +17,8 @@ const CROWD: u64 = 200;
 /// Fewer, to see whether the number matters.
 const GROUP: u64 = 10;
 const LINE_UP_WITHIN: Duration = Duration::from_secs(60);
-const SETTLE: Duration = Duration::from_secs(2);
+/// Everybody renews once meanwhile, and so hears of all that changed before.
+const SETTLE: Duration = Duration::from_secs(12);
 const IDLE_FOR: Duration = Duration::from_secs(12);
 const BUSY_FOR: Duration = Duration::from_secs(2);
 
