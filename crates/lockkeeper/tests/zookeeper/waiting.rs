@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockkeeper::backend::{Backend, Entry, Released, Standing, Wake};
+use lockkeeper::Mode;
+use lockkeeper::backend::{Backend, Entry, Query, Released, Standing, Wake};
 use lockkeeper_testbed::{Proxy, ZooKeeper};
 
-use crate::stage::{Corner, SOON, ahead, exclusive, insists, lines_up, server, takes};
+use crate::stage::{Corner, SOON, ahead, exclusive, hears, insists, lines_up, server, takes};
 
 /// One of the server's own counters.
 fn counter(server: &ZooKeeper, name: &str) -> i64 {
@@ -66,6 +67,69 @@ async fn two_hundred_waiters_cost_nothing_and_a_release_wakes_one() {
     let notified = counter(&server, "zk_sum_node_deleted_watch_count") - before;
     // That of the next in line, and the holder's own if it was not taken back by then.
     assert!((1..=2).contains(&notified), "{notified} watches fired");
+}
+
+/// Whoever waits behind a claim that has waited itself is told that it holds now, while it does. When that one leaves, the
+/// next one knows without a question, which would take long here.
+// proves: W5
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_hold_that_lasts_nothing_has_to_be_looked_at() {
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    let proxy = Proxy::to(server.address()).unwrap();
+    let settings = "session=60s";
+    let (one, two, three) = (
+        corner.connect(settings).await,
+        corner.connect(settings).await,
+        corner.through(&[proxy.address()]).connect(settings).await,
+    );
+    let (first, held, next) = (exclusive("a"), exclusive("a"), exclusive("a"));
+    let (mut helds, mut nexts) = (two.wakes(), three.wakes());
+    takes(&one, &first).await;
+    assert_eq!(lines_up(&two, &held).await, 1);
+    assert_eq!(lines_up(&three, &next).await, 2);
+    one.release(&first).await.unwrap();
+    hears(&mut helds, &held).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    proxy.delay_requests(Duration::from_secs(4)).unwrap();
+    let start = std::time::Instant::now();
+    two.release(&held).await.unwrap();
+    hears(&mut nexts, &next).await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: it had to ask");
+    proxy.heal().unwrap();
+    assert_eq!(three.release(&next).await.unwrap(), Released::Freed);
+}
+
+/// A claim tells the next one that it holds by writing its node anew. If it becomes a reader meanwhile, it stays one.
+// proves: L12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_tell_the_next_one_takes_no_downgrade_back() {
+    let server = ZooKeeper::start().unwrap();
+    let corner = Corner::on(&[server.address()]);
+    let proxy = Proxy::to(server.address()).unwrap();
+    let settings = "session=60s";
+    let (one, two) = (
+        corner.connect(settings).await,
+        corner.through(&[proxy.address()]).connect(settings).await,
+    );
+    let (first, held, next) = (exclusive("a"), exclusive("a"), exclusive("a"));
+    let mut helds = two.wakes();
+    takes(&one, &first).await;
+    assert_eq!(lines_up(&two, &held).await, 1);
+    assert_eq!(lines_up(&one, &next).await, 2);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Whatever is asked within this time is asked before the first answer comes.
+    proxy.delay_requests(Duration::from_millis(100)).unwrap();
+    one.release(&first).await.unwrap();
+    hears(&mut helds, &held).await;
+    two.downgrade(&held).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let view = one.inspect(&Query::All).await.unwrap();
+    assert_eq!(view[0].holders[0].mode, Mode::Shared);
+    proxy.heal().unwrap();
+    assert_eq!(two.release(&held).await.unwrap(), Released::Freed);
+    assert_eq!(one.release(&next).await.unwrap(), Released::Freed);
 }
 
 // proves: W3

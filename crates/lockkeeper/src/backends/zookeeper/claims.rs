@@ -129,7 +129,7 @@ impl Claims {
             note: Note {
                 mode: claim.mode,
                 lease: claim.lease,
-                party: (*claim.party).clone(),
+                party: claim.party.clone(),
             },
             line: Some(Line::default()),
             alone: None,
@@ -152,6 +152,10 @@ impl Claims {
         let entry = claims.get_mut(&key(claim))?;
         entry.renew(claim, now);
         Some(entry.place.clone())
+    }
+
+    pub(super) fn knows(&self, key: &Key) -> bool {
+        self.lock().contains_key(key)
     }
 
     pub(super) fn place(&self, key: &Key) -> Option<Place> {
@@ -181,7 +185,7 @@ impl Claims {
         }
     }
 
-    /// A node ahead of it was found in this version.
+    /// A node ahead of it was found in this version, or has had it.
     pub(super) fn saw(&self, key: &Key, child: &str, version: i32) {
         if let Some(line) = self
             .lock()
@@ -190,7 +194,7 @@ impl Claims {
         {
             let seen = line.iter_mut().find(|contender| contender.child == child);
             if let Some(contender) = seen {
-                contender.version = version;
+                contender.version = contender.version.max(version);
             }
         }
     }

@@ -278,12 +278,13 @@ impl Shared {
     }
 
     pub(super) async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        if self.claims.place(&key(claim)).is_some() {
-            return self.take_out(&key(claim)).await;
+        let key = key(claim);
+        if self.claims.knows(&key) {
+            return self.take_out(&key).await;
         }
         // Of an earlier session, perhaps, which may outlive what was believed of it.
         let session = self.session().await?;
-        self.delete_of(&session, &key(claim)).await
+        self.delete_of(&session, &key).await
     }
 
     /// Takes the claim out, whatever its state. Only once that is certain is it forgotten (bug 18).

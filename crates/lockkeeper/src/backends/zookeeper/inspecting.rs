@@ -96,7 +96,7 @@ impl Shared {
                 contender.mode = note.mode;
             }
             let party = match &note {
-                Some(note) => note.party.clone(),
+                Some(note) => (*note.party).clone(),
                 None => stranger(&contender.child, &data),
             };
             all.push(Seen {

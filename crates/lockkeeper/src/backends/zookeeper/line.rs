@@ -51,6 +51,14 @@ pub(super) fn sort(contenders: Vec<Contender>, own: &str) -> Sorted {
     Sorted::Behind(Line(ahead))
 }
 
+/// The one just behind `own`, as far as the numbers tell.
+pub(super) fn next_after<'a>(contenders: &'a [Contender], own: &str) -> Option<&'a Contender> {
+    let own = contenders.iter().find(|one| one.child == own)?;
+    let distance = |one: &&Contender| one.number.wrapping_sub(own.number);
+    let behind = contenders.iter().filter(|one| distance(one) > 0);
+    behind.min_by_key(distance)
+}
+
 impl Line {
     /// From contenders with the transactions that made them, those before `own`.
     pub(super) fn by_creation(mut all: Vec<(i64, Contender)>, own: i64) -> Self {
@@ -174,6 +182,21 @@ mod tests {
         assert_eq!(children(&behind(all, "own")), ["before", "after"]);
         let all = vec![exclusive("own", -1), exclusive("next", 0)];
         assert_eq!(children(&behind(all, "own")), [""; 0]);
+    }
+
+    #[test]
+    fn the_next_one_is_the_nearest_behind() {
+        let all = [
+            exclusive("last", i32::MIN + 3),
+            exclusive("next", i32::MIN + 1),
+            exclusive("own", i32::MAX),
+            exclusive("before", i32::MAX - 1),
+        ];
+        let next = |own| next_after(&all, own).map(|one| one.child.as_str());
+        assert_eq!(next("own"), Some("next"));
+        assert_eq!(next("next"), Some("last"));
+        assert_eq!(next("last"), None);
+        assert_eq!(next("nobody"), None);
     }
 
     // bug 54

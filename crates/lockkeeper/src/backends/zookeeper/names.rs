@@ -1,8 +1,6 @@
 //! Names of nodes: a lock's name as one path element, and what the name of a child says about the claim
 //! that it stands for.
 
-use std::fmt::Write as _;
-
 use super::escape::{escape, unescape};
 use crate::claim::ClaimId;
 use crate::{Mode, Name};
@@ -14,6 +12,16 @@ pub enum Style {
     Curator,
     /// `<uuid>__lock__<number>`, as kazoo's `Lock` writes them.
     Kazoo,
+}
+
+impl Style {
+    /// Between the parts of a node's name.
+    fn separator(self) -> &'static str {
+        match self {
+            Self::Curator => "-",
+            Self::Kazoo => "__",
+        }
+    }
 }
 
 /// A node that stands for a claim, ours or a foreign client's.
@@ -61,13 +69,15 @@ pub(super) fn prefix(style: Style, id: &ClaimId, mode: Mode) -> String {
         Mode::Permits { take, of } => format!("permits.{take}.{of}"),
         _ => String::new(),
     };
-    let own = own_prefix(style, id);
-    match (style, mark.as_str()) {
-        (Style::Curator, "") => format!("{own}lock-"),
-        (Style::Curator, mark) => format!("{own}{mark}-lock-"),
-        (Style::Kazoo, "") => format!("{own}lock__"),
-        (Style::Kazoo, mark) => format!("{own}{mark}__lock__"),
+    let separator = style.separator();
+    let mut prefix = own_prefix(style, id);
+    if !mark.is_empty() {
+        prefix.push_str(&mark);
+        prefix.push_str(separator);
     }
+    prefix.push_str("lock");
+    prefix.push_str(separator);
+    prefix
 }
 
 /// Whether the node was made for this claim, in whichever style and by whichever session.
@@ -78,23 +88,22 @@ pub(super) fn is_of(child: &str, id: &ClaimId) -> bool {
 }
 
 fn own_prefix(style: Style, id: &ClaimId) -> String {
-    let hex = id.as_bytes().iter().fold(String::new(), |mut hex, byte| {
-        let _infallible = write!(hex, "{byte:02x}");
-        hex
-    });
-    match style {
-        Style::Kazoo => format!("{hex}__"),
-        Style::Curator => {
-            let parts = [
-                &hex[..8],
-                &hex[8..12],
-                &hex[12..16],
-                &hex[16..20],
-                &hex[20..],
-            ];
-            format!("_c_{}-", parts.join("-"))
+    // On the way of every lock, so without the formatting of numbers.
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut own = String::with_capacity(64);
+    if style == Style::Curator {
+        own.push_str("_c_");
+    }
+    for (at, byte) in id.as_bytes().iter().enumerate() {
+        if style == Style::Curator && matches!(at, 4 | 6 | 8 | 10) {
+            own.push('-');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            own.push(char::from(DIGITS[usize::from(digit)]));
         }
     }
+    own.push_str(style.separator());
+    own
 }
 
 /// What a foreign client writes before the number, and how it means it: Curator's mutexes and

@@ -1,6 +1,7 @@
 //! What a claim's node has in it: for people, for inspection, and to say that an exclusive claim has
 //! become a shared one. One line of text: `lockkeeper x 30000 4242 host label`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::escape::{escape, unescape};
@@ -13,7 +14,7 @@ const MARK: &str = "lockkeeper";
 pub(super) struct Note {
     pub(super) mode: Mode,
     pub(super) lease: Duration,
-    pub(super) party: Party,
+    pub(super) party: Arc<Party>,
 }
 
 impl Note {
@@ -39,7 +40,7 @@ impl Note {
         Some(Self {
             mode,
             lease,
-            party: Party { label, host, pid },
+            party: Arc::new(Party { label, host, pid }),
         })
     }
 }
@@ -90,11 +91,11 @@ mod tests {
             let note = Note {
                 mode: Mode::Permits { take: 2, of: 3 },
                 lease: Duration::from_millis(1500),
-                party: Party {
+                party: Arc::new(Party {
                     label: label.into(),
                     host: host.into(),
                     pid: u32::MAX,
-                },
+                }),
             };
             let text = note.text();
             assert_eq!(text.lines().count(), 1);

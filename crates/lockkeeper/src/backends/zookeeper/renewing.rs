@@ -121,7 +121,7 @@ impl Shared {
         let mut word = self.word.lock().await;
         let all_hold = || places.iter().flatten().all(|place| place.line.is_none());
         let slack = match places.len() > FEW && all_hold() {
-            true => session.silence / 200,
+            true => a_moment(session),
             false => Duration::ZERO,
         };
         if let Some(word) = &*word
@@ -230,7 +230,7 @@ impl Shared {
     ) -> Result<(Moment, Arc<HashSet<String>>), Error> {
         let mut roll = self.roll.lock().await;
         if let Some(roll) = &*roll
-            && roll.called + session.silence / 200 >= asked
+            && roll.called + a_moment(session) >= asked
             && roll.session == session.id()
         {
             return Ok((roll.called, roll.paths.clone()));
@@ -334,6 +334,12 @@ impl Shared {
         let standings = self.renew(std::slice::from_ref(claim)).await?;
         Ok(standings.into_iter().next().unwrap_or(Standing::Gone))
     }
+}
+
+/// Of many holds, those who ask within so short a time of each other share an answer. Their leases are counted from the
+/// first of them.
+fn a_moment(session: &Session) -> Duration {
+    session.silence / 64
 }
 
 /// A lease that ends so that its renewal, after a third of it, falls on a beat that all claims share.

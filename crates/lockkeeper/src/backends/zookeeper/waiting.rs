@@ -10,6 +10,7 @@ use futures_util::future::{join_all, select_all};
 
 use super::claims::{Ears, Key, Node, Place};
 use super::holding;
+use super::line::next_after;
 use super::looking::Judged;
 use super::names::Contender;
 use super::shared::Shared;
@@ -18,6 +19,8 @@ use crate::Mode;
 use crate::backend::Wake;
 use crate::rule::Verdict;
 
+/// Who has held for so long is likely to hold on for as long as it takes to tell the next one.
+const HOLDS_ON: Duration = Duration::from_millis(1);
 /// Before asking again after a lost connection; the client reconnects meanwhile.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -31,7 +34,9 @@ pub(super) fn listen(shared: &Arc<Shared>, key: Key) {
 enum Change {
     /// These left.
     Left(Vec<String>),
-    /// One is no longer what it was.
+    /// One is no longer what it was when it had this version.
+    Changed(String, i32),
+    /// One was not what it was when it was last looked at.
     Other,
     /// The claim's own node is gone.
     OwnGone,
@@ -56,9 +61,10 @@ async fn stand(shared: Weak<Shared>, key: Key) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let left = match change {
-            Change::Left(left) => left,
-            Change::Other => Vec::new(),
+        let (left, changed) = match change {
+            Change::Left(left) => (left, None),
+            Change::Changed(child, version) => (Vec::new(), Some((child, version + 1))),
+            Change::Other => (Vec::new(), None),
             Change::OwnGone => {
                 shared.claims.forget(&key);
                 shared.bell.ring(Wake::Look(key.1));
@@ -69,8 +75,15 @@ async fn stand(shared: Weak<Shared>, key: Key) {
                 continue;
             }
         };
-        if shared.reconsider(&key, &left).await == Waits::NoLonger {
-            return;
+        match shared.reconsider(&key, &left).await {
+            Waits::NoLonger => return,
+            Waits::Unknown => {}
+            Waits::Still => {
+                // The line was looked at after that change.
+                if let Some((child, version)) = changed {
+                    shared.claims.saw(&key, &child, version);
+                }
+            }
         }
     }
 }
@@ -161,7 +174,7 @@ async fn next_event(ahead: &Contender, watcher: zk::Watcher) -> Change {
     match watcher.await {
         zk::Event::Deleted => Change::Left(vec![ahead.child.clone()]),
         zk::Event::Lost => Change::Unknown,
-        zk::Event::Changed => Change::Other,
+        zk::Event::Changed => Change::Changed(ahead.child.clone(), ahead.version),
     }
 }
 
@@ -169,6 +182,8 @@ async fn next_event(ahead: &Contender, watcher: zk::Watcher) -> Change {
 enum Waits {
     Still,
     NoLonger,
+    /// It could not be looked at.
+    Unknown,
 }
 
 impl Shared {
@@ -190,7 +205,7 @@ impl Shared {
         }
         let Ok(listed) = self.list_here(&place.session, &key.0).await else {
             self.clock.sleep_until(self.clock.now() + PAUSE).await;
-            return Waits::Still;
+            return Waits::Unknown;
         };
         match self.judge(key, (&place.session, node), listed).await {
             Ok(Judged::Holds) => {
@@ -202,7 +217,8 @@ impl Shared {
                 self.bell.ring(Wake::Look(key.1));
                 Waits::NoLonger
             }
-            Ok(Judged::Waits(_)) | Err(_) => Waits::Still,
+            Ok(Judged::Waits(_)) => Waits::Still,
+            Err(_) => Waits::Unknown,
         }
     }
 
@@ -215,20 +231,52 @@ impl Shared {
     }
 }
 
-/// A claim for permits that has come to hold says so by a change of its node: whoever waits behind it for
-/// permits listens to it alone, and may be let in along with it.
+/// A claim that had to wait and has come to hold says so, by a change of its node. Whoever waits behind it for permits
+/// listens to it alone, and may be let in along with it.
 pub(super) fn tell_those_behind(shared: &Arc<Shared>, key: Key) {
     let Some(place) = shared.claims.place(&key) else {
         return;
     };
-    let (Some(node), Mode::Permits { .. }) = (place.node.as_ref(), place.mode()) else {
+    match (place.mode(), place.node.as_ref()) {
+        (Mode::Permits { .. }, Some(node)) => {
+            let path = shared.path(&key.0, &node.child);
+            let note = place.note.text();
+            let said = place.session.client.set_data(&path, note.as_bytes());
+            // If it is lost, their next renewal tells.
+            tokio::spawn(async move { drop(said.await) });
+        }
+        (Mode::Exclusive, Some(_)) => {
+            tokio::spawn(tell_the_next(Arc::downgrade(shared), key));
+        }
+        _ => {}
+    }
+}
+
+/// Somebody who waits for a claim that waits does not know, when that one leaves, whether it held by then, and looks at
+/// the line. Told before that it holds, whoever is next looks at once, while there is time, and knows when it leaves. Only
+/// one is told: behind an exclusive claim nobody listens to the one before it.
+async fn tell_the_next(shared: Weak<Shared>, key: Key) {
+    let clock = shared.upgrade().map(|shared| shared.clock.clone());
+    let Some(clock) = clock else { return };
+    clock.sleep_until(clock.now() + HOLDS_ON).await;
+    let Some(shared) = shared.upgrade() else {
         return;
     };
-    let path = shared.path(&key.0, &node.child);
-    let said = place
-        .session
-        .client
-        .set_data(&path, place.note.text().as_bytes());
-    // If it is lost, their next renewal tells.
-    tokio::spawn(async move { drop(said.await) });
+    let Some(place) = shared.claims.place(&key) else {
+        return;
+    };
+    let (Some(node), None, false) = (&place.node, &place.line, place.over) else {
+        return;
+    };
+    let Ok(listed) = shared.list_here(&place.session, &key.0).await else {
+        return;
+    };
+    let next = next_after(&listed, &node.child);
+    if next.is_some_and(|next| next.mode == Mode::Exclusive) {
+        let path = shared.path(&key.0, &node.child);
+        let note = place.note.text();
+        let client = &place.session.client;
+        // Unless it was changed: what it has become since must not be taken back.
+        let _whoever_is_next_looks_later = client.set_data_of(0, &path, note.as_bytes()).await;
+    }
 }

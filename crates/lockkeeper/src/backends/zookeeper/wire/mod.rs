@@ -172,8 +172,18 @@ impl Client {
         path: &str,
         data: &[u8],
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        self.set_data_of(ANY_VERSION, path, data)
+    }
+
+    /// Only if the node has this version.
+    pub(super) fn set_data_of(
+        &self,
+        version: i32,
+        path: &str,
+        data: &[u8],
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let frame = Frame::asking(Op::SetData).text(path).bytes(data);
-        self.ask(frame.int(ANY_VERSION), |_| Ok(()))
+        self.ask(frame.int(version), |_| Ok(()))
     }
 
     pub(super) fn children(
