@@ -9,5 +9,6 @@ mod processes;
 mod refusals;
 #[path = "../roles/mod.rs"]
 mod roles;
+mod scripts;
 mod stage;
 mod votes;

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::Error;
 use lockkeeper::backend::{Entry, Standing};
+use lockkeeper::backends::redlock::{Config, connect};
+use lockkeeper::{Clock, Error};
 use lockkeeper_testbed::{Redis, RedisFive, Setup};
 
+use crate::scripts::{SEED, greet};
 use crate::stage::{
     LEASE, LONG, SOON, backend, claim, insist, keeper, new_set, order, reconnect, try_backend,
     until, url,
@@ -21,14 +23,32 @@ fn three() -> (Vec<Redis>, String) {
     (nodes, url(&addresses, "longest-lease=60s&fresh=yes"))
 }
 
-// A node comes back from an older log: the record of a claim that was broken since is there again.
 // proves: Q5, L1, L7
 #[tokio::test]
 async fn a_record_from_before_the_loss_is_no_vote() {
+    comes_back_with_an_old_record(Clock::system()).await;
+}
+
+// What a keeper says of the time is for people.
+// proves: Q5, L1, L7
+#[tokio::test]
+async fn nor_is_one_from_a_keeper_whose_clock_is_ahead() {
+    let clock = Clock::manual();
+    clock.advance(Duration::from_secs(200 * 365 * 86_400));
+    comes_back_with_an_old_record(clock).await;
+}
+
+/// A node comes back from an older log: the record of a claim that was broken since is there again.
+async fn comes_back_with_an_old_record(clock: Clock) {
     let (nodes, url) = three();
-    let (first, second) = (backend(&url).await, backend(&url).await);
+    let config = Config::from_url(&url).unwrap();
+    let (first, second) = (connect(&config, clock).await.unwrap(), backend(&url).await);
     let (a, b) = (claim(LONG), claim(LONG));
-    order(insist(|| first.enter(&a, Entry::Try)).await);
+    // The second time nodes give their votes the quick way.
+    for _ in 0..2 {
+        insist(|| first.release(&a)).await;
+        order(insist(|| first.enter(&a, Entry::Try)).await);
+    }
     until("all have it", || {
         nodes
             .iter()
@@ -56,6 +76,30 @@ async fn a_record_from_before_the_loss_is_no_vote() {
     }
     let again = first.enter(&a, Entry::Try).await;
     assert!(!matches!(again, Ok(Standing::Holds { .. })), "{again:?}");
+}
+
+// Its connection is not broken, and the node knew its scripts all along.
+// proves: Q5
+#[tokio::test]
+async fn a_keeper_that_did_not_see_the_rest_begin_gets_no_vote() {
+    let (nodes, url) = three();
+    let first = backend(&url).await;
+    for _ in 0..2 {
+        let a = claim(LONG);
+        order(insist(|| first.enter(&a, Entry::Try)).await);
+        insist(|| first.release(&a)).await;
+    }
+    for node in &nodes[1..] {
+        node.ask(&["HSET", NODE, "run", "another"]).unwrap();
+    }
+    let _second = backend(&url).await;
+    let error = first.enter(&claim(LONG), Entry::Try).await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    assert!(
+        nodes[1..]
+            .iter()
+            .all(|node| node.ask(&["EXISTS", LOCK]).unwrap().text() == "0")
+    );
 }
 
 // proves: Q5
@@ -168,14 +212,8 @@ async fn a_node_does_not_abstain_for_ever() {
     guard.release().await.unwrap();
 }
 
-const CLAIMS: &str = include_str!("../../src/backends/redlock/claims.lua");
-const GREET: &str = include_str!("../../src/backends/redlock/greet.lua");
-const SEED: &str = include_str!("../../src/backends/redlock/seed.lua");
-
 fn greeted(node: &Redis) -> String {
-    let script = format!("{CLAIMS}{GREET}");
-    node.ask(&["EVAL", &script, "1", NODE, "d", "the set", "0", "60000"])
-        .unwrap();
+    greet(node, NODE, "60000");
     node.ask(&["HGET", NODE, "until"]).unwrap().text()
 }
 
@@ -183,9 +221,8 @@ fn greeted(node: &Redis) -> String {
 #[test]
 fn a_seed_for_an_earlier_rest_is_not_taken() {
     let node = Redis::start().unwrap();
-    let script = format!("{CLAIMS}{SEED}");
     let seed = |rest: &str| {
-        let told = node.ask(&["EVAL", &script, "1", NODE, "d", "7", rest, "1"]);
+        let told = node.ask(&["EVAL", SEED, "1", NODE, "d", "7", rest, "1"]);
         told.unwrap().text()
     };
     let earlier = greeted(&node);

@@ -107,3 +107,22 @@ async fn a_list_is_changed_with_all_keepers_stopped() {
         Err(Error::Refused { .. })
     ));
 }
+
+// A keeper that was forgotten when the list was changed finds its nodes counting for the new one.
+// proves: L1
+#[tokio::test]
+async fn a_keeper_of_the_former_list_is_turned_away() {
+    let five = RedisFive::start().unwrap();
+    let old = backend(&new_set(&five, "1s")).await;
+    for node in five.nodes() {
+        node.ask(&["DEL", "redlock:node"]).unwrap();
+    }
+    let new = backend(&new_set(&five, "2s")).await;
+    for _ in 0..2 {
+        let a = claim(SHORT);
+        order(insist(|| new.enter(&a, Entry::Try)).await);
+        insist(|| new.release(&a)).await;
+    }
+    let told = old.enter(&claim(SHORT), Entry::Try).await;
+    assert!(told.is_err(), "{told:?}");
+}

@@ -119,7 +119,7 @@ pub(crate) fn locked_on(five: &RedisFive) -> usize {
 /// How many keys of claims are left on all nodes.
 pub(crate) fn keys_left(five: &RedisFive) -> usize {
     let keys = |node: &Redis| {
-        let keys = node.ask(&["KEYS", "redlock:[lw]*:*"]).unwrap();
+        let keys = node.ask(&["KEYS", "redlock:[lwf]*:*"]).unwrap();
         keys.text().lines().count()
     };
     five.nodes().iter().map(keys).sum()

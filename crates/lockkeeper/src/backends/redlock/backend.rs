@@ -14,7 +14,7 @@ use super::debts::Free;
 use super::quorum::{Count, Vote, validity};
 use super::set::{Message, Set, bucket};
 use super::view;
-use super::wire::{Said, number};
+use super::wire::{Record, Said, number};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
 use crate::backends::redis::packed::Packed;
 use crate::claim::{Claim, ClaimId};
@@ -43,6 +43,15 @@ pub(super) struct Hold {
     order: u64,
     /// Until when a majority has confirmed it.
     until: Moment,
+    since: Duration,
+}
+
+/// When a question was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Moment,
+    /// For people: nothing is decided by it.
+    wall: Duration,
 }
 
 /// How long the nodes may take: a small part of the lease, since two rounds and a repetition must fit.
@@ -60,14 +69,15 @@ impl Backend for Redlock {
         {
             return Ok(holds);
         }
-        let sent = self.set.clock.now();
+        let sent = self.now();
         let offer = self.set.offer(bucket(&claim.name));
-        let cmd = self.set.keys.enter(claim, offer, entry == Entry::Queue);
+        let record = Record::new(claim, offer, sent.wall);
+        let cmd = self.set.keys.enter(claim, &record, entry);
         let mut ballot = Ballot::new(self.set.quorum);
         let limit = node_limit(claim.lease);
         self.set
             .ask(Message::Vote(cmd), limit, |place, told| {
-                let said = told.ok().and_then(|value| Said::one(&value));
+                let said = told.ok().and_then(|value| Said::one(&value, offer));
                 self.hears(claim, place, said);
                 ballot.take_in(place, said)
             })
@@ -79,7 +89,7 @@ impl Backend for Redlock {
         let Some(shortest) = claims.iter().map(|claim| claim.lease).min() else {
             return Ok(Vec::new());
         };
-        let sent = self.set.clock.now();
+        let sent = self.now();
         let offers: Vec<u64> = claims.iter().map(|claim| self.offer_for(claim)).collect();
         let cmd = self.set.keys.renew(claims, &offers);
         let mut batch = Batch::new(self.set.quorum, claims.len());
@@ -114,8 +124,15 @@ impl Backend for Redlock {
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         // First: from here on nothing puts it back.
-        self.held().remove(&claim.id);
-        self.take_out(self.frees(claim), node_limit(claim.lease), "releasing")
+        let hold = self.held().remove(&claim.id);
+        let message = match hold {
+            Some(Hold { order, since, .. }) => {
+                let record = Record::new(claim, order, since);
+                self.frees_by(claim, self.set.keys.release_held(claim, &record))
+            }
+            None => self.frees(claim),
+        };
+        self.take_out(message, node_limit(claim.lease), "releasing")
             .await
     }
 
@@ -172,6 +189,14 @@ impl Redlock {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn now(&self) -> Sent {
+        let clock = &self.set.clock;
+        Sent {
+            at: clock.now(),
+            wall: clock.wall(),
+        }
+    }
+
     /// A claim that holds needs no number; a claim that waits may come to hold.
     fn offer_for(&self, claim: &Claim) -> u64 {
         if self.held().contains_key(&claim.id) {
@@ -199,19 +224,23 @@ impl Redlock {
         &self,
         claim: &Claim,
         entry: Entry,
-        sent: Moment,
+        sent: Sent,
         ballot: &Ballot,
     ) -> Result<Standing, Error> {
         let number = match ballot.count() {
             Count::Won(order) => Some(order),
-            Count::Unnumbered => self.write_back(claim, sent).await,
+            Count::Unnumbered => self.write_back(claim, sent.at).await,
             Count::Open | Count::Lost => None,
         };
-        let elapsed = self.set.clock.now() - sent;
+        let elapsed = self.set.clock.now() - sent.at;
         if let Some(order) = number {
             if let Some(lease_left) = validity(claim.lease, elapsed) {
-                let until = self.set.clock.now() + lease_left;
-                self.held().insert(claim.id, Hold { order, until });
+                let hold = Hold {
+                    order,
+                    until: self.set.clock.now() + lease_left,
+                    since: sent.wall,
+                };
+                self.held().insert(claim.id, hold);
                 return Ok(Standing::Holds { order, lease_left });
             }
             self.give_back(claim, entry, |_| true);
@@ -297,13 +326,13 @@ impl Redlock {
     async fn renewed(
         &self,
         claim: &Claim,
-        sent: Moment,
+        sent: Sent,
         ballot: &Ballot,
         within: Duration,
     ) -> Option<Standing> {
         let hold = self.held().get(&claim.id).copied();
         if let Some(hold) = hold {
-            return Some(self.renewed_hold(claim, hold, sent, ballot));
+            return Some(self.renewed_hold(claim, hold, sent.at, ballot));
         }
         match ballot.count() {
             Count::Won(_) | Count::Unnumbered => {

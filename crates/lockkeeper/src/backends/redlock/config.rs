@@ -10,6 +10,8 @@ use crate::error::Error;
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
 /// More nodes make nothing safer that is worth asking them.
 const MOST_NODES: usize = 15;
+/// Which keys the nodes have and what is in them: keepers that keep the numbers elsewhere must not ask the same nodes.
+const LAYOUT: u32 = 2;
 const KNOWN: &str = "prefix, longest-lease, fresh, tls and ca";
 
 /// The nodes of a set, and its settings.
@@ -67,11 +69,11 @@ impl Config {
     }
 
     /// What all keepers of a set must have in common, in words: the nodes, in an order that does not
-    /// depend on how they were written, and the longest lease, which is how long a node rests.
+    /// depend on how they were written, the longest lease, which is how long a node rests, and where everything is kept.
     pub(super) fn set(&self) -> String {
         let longest = self.longest_lease.as_millis();
         format!(
-            "{} longest-lease={longest}ms",
+            "{} longest-lease={longest}ms layout={LAYOUT}",
             sorted(&self.nodes).join(",")
         )
     }

@@ -1,32 +1,33 @@
--- KEYS: node, lock, line, waiting; ARGV: digest, bucket, id, lease (ms), offer, waits (0 or 1), keeper, party
+-- KEYS: lock, node; ARGV: record, lease (ms), counter, offer, the keeper if the claim waits where it must
 -- returns: what the node says, order, highest number seen, time left to whoever has it (ms)
-local node = redis.call('HMGET', KEYS[1], 'digest', 'floor', ARGV[2], 'since')
-if node[1] ~= ARGV[1] then
+local node = redis.call('HMGET', KEYS[2], 'digest', 'floor', ARGV[3], 'since')
+if node[1] ~= digest_of(ARGV[3]) then
   return {node[1] and FOREIGN or BLANK, 0, 0, 0}
 end
-local held = redis.call('GET', KEYS[2])
-if stands_by(held, ARGV[3], node[2], node[4]) then
-  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+local id = ARGV[1]:sub(1, 16)
+local held = redis.call('GET', KEYS[1])
+if stands_by(held, id, node[2], node[4]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {MINE, order_of(held), 0, 0}
 end
 if not node[2] then
   return {ABSTAINS, 0, 0, 0}
 end
 local claim = {
-  id = ARGV[3],
-  lease = tonumber(ARGV[4]),
-  offer = tonumber(ARGV[5]),
+  id = id,
+  lease = tonumber(ARGV[2]),
+  offer = tonumber(ARGV[4]),
   seen = highest(node[2], node[3]),
-  keeper = ARGV[7],
-  party = ARGV[8],
+  keeper = ARGV[5],
+  party = ARGV[1]:sub(49),
   now = now_ms(),
 }
 if not held then
-  local order = grant(KEYS[1], ARGV[2], KEYS[2], claim)
+  local order = grant(KEYS[2], ARGV[3], KEYS[1], claim)
   return {MINE, order, math.max(order, claim.seen), 0}
 end
 local seen = claim.seen
-if ARGV[6] == '1' then
-  seen = line_up(KEYS[1], ARGV[2], KEYS[3], KEYS[4], claim)
+if claim.keeper then
+  seen = line_up(KEYS[2], ARGV[3], names(KEYS[1], prefix_of(KEYS[2])), claim)
 end
-return {TAKEN, order_of(held), seen, left(KEYS[2])}
+return {TAKEN, order_of(held), seen, left(KEYS[1])}

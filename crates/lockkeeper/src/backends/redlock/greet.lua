@@ -13,7 +13,7 @@ local node = redis.call('HMGET', KEYS[1], 'digest', 'run', 'floor', 'until', 'se
 local all = redis.call('HGETALL', KEYS[1])
 local seen = 0
 for i = 1, #all, 2 do
-  if all[i] == 'floor' or all[i] == 'saved' or all[i]:sub(1, 1) == 'b' then
+  if all[i] == 'floor' or all[i] == 'saved' or all[i]:find(':', 1, true) then
     seen = math.max(seen, tonumber(all[i + 1]))
   end
 end

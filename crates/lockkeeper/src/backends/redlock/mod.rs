@@ -8,8 +8,8 @@
 //! refuse. Renewing needs a majority too, and puts the claim back on nodes that lost it.
 //!
 //! **Keys**, on each node: `PREFIX:lock:NAME` is whoever has this node's vote, with the server's expiry;
-//! `PREFIX:line:NAME` and `PREFIX:wait:NAME` are who waits; `PREFIX:node` is the marker and the counters;
-//! `PREFIX:broken` the last claims that operators broke.
+//! `PREFIX:line:NAME` and `PREFIX:wait:NAME` are who waits, and `PREFIX:flag:NAME` that somebody does; `PREFIX:node`
+//! is the marker and the counters; `PREFIX:broken` the last claims that operators broke.
 //!
 //! **The token** is offered with the question, one above the highest number that the keeper has heard of. A
 //! node stores it if it is above all that the node has seen. A majority that granted and stored the same
@@ -28,8 +28,8 @@
 //! `fresh=yes`: write that only for nodes that never held locks, and take it out afterwards. A node that may evict
 //! keys (`maxmemory-policy` other than `noeviction`) has no vote.
 //!
-//! **Members.** The marker names the list of nodes and the longest lease; a keeper with others is refused. To
-//! change them, stop all keepers, wait for one longest lease, delete `PREFIX:node` on every node of both lists,
+//! **Members.** The marker names the list of nodes, the longest lease and the layout of the keys; a keeper with others
+//! is refused. To change them, stop all keepers, wait for one longest lease, delete `PREFIX:node` on every node of both lists,
 //! and start all keepers with the new URL. To replace a node by an empty one under the same address nothing is
 //! to be done.
 //!

@@ -2,6 +2,7 @@
 //! and waits when a majority lists it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,9 +194,10 @@ fn pairs(value: &Value) -> Option<Vec<(&Value, &Value)>> {
 /// `id, order, since, party` of `claims.lua`.
 fn holder(record: &[u8], left: &Value, now: u64) -> Option<(Id, Entry)> {
     let id: Id = record.get(..16)?.try_into().ok()?;
+    let since: i64 = digits(record.get(32..48)?)?;
     let entry = Entry {
         order: digits(record.get(16..32)?)?,
-        since: Duration::from_millis(now.saturating_sub(digits(record.get(32..48)?)?)),
+        since: Duration::from_millis(now.saturating_sub(since.unsigned_abs())),
         left: Duration::from_millis(number(left)?),
         party: party_from(record.get(48..)?)?,
     };
@@ -207,12 +209,12 @@ fn waiter(record: &[u8], now: u64) -> Option<Entry> {
     Some(Entry {
         order: digits(record.get(16..32)?)?,
         since: Duration::from_millis(now.saturating_sub(digits(record.get(32..48)?)?)),
-        left: Duration::from_millis(digits(record.get(..16)?)?.saturating_sub(now)),
+        left: Duration::from_millis(digits::<u64>(record.get(..16)?)?.saturating_sub(now)),
         party: party_from(record.get(64..)?)?,
     })
 }
 
-fn digits(bytes: &[u8]) -> Option<u64> {
+fn digits<N: FromStr>(bytes: &[u8]) -> Option<N> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 

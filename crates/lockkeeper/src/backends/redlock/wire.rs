@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::quorum::Vote;
 use crate::Name;
+use crate::backend::Entry;
 use crate::backends::redis::link::Script;
 use crate::backends::redis::packed::Packed;
 use crate::claim::{Claim, Party};
@@ -73,8 +74,6 @@ pub(super) struct Keys {
     digest: String,
     /// This keeper's name, 16 letters: the end of its channel.
     pub(super) keeper: String,
-    /// The beginning of all channels.
-    channels: Vec<u8>,
 }
 
 impl Keys {
@@ -84,7 +83,6 @@ impl Keys {
             node: format!("{prefix}:node").into_bytes(),
             digest,
             keeper,
-            channels: format!("{prefix}:wake:").into_bytes(),
         }
     }
 
@@ -99,16 +97,20 @@ impl Keys {
 
     /// Where this keeper listens.
     pub(super) fn channel(&self) -> Vec<u8> {
-        [&self.channels, self.keeper.as_bytes()].concat()
+        format!("{}:wake:{}", self.prefix, self.keeper).into_bytes()
     }
 
     fn of(&self, kind: &str, name: &Name) -> Vec<u8> {
         [&self.prefix, kind, name.as_str()].concat().into_bytes()
     }
 
-    /// Lock, line and waiting of a name.
-    fn all_of(&self, name: &Name) -> [Vec<u8>; 3] {
-        [":lock:", ":line:", ":wait:"].map(|kind| self.of(kind, name))
+    fn lock(&self, name: &Name) -> Vec<u8> {
+        self.of(":lock:", name)
+    }
+
+    /// Where a node that votes for this set counts the numbers of a name.
+    fn counter(&self, name: &Name) -> Vec<u8> {
+        format!("{}:{}", bucket(name), self.digest).into_bytes()
     }
 
     /// Patterns that together find every name in use.
@@ -124,22 +126,23 @@ impl Keys {
         Name::new(std::str::from_utf8(name).ok()?).ok()
     }
 
-    pub(super) fn enter(&self, claim: &Claim, offer: u64, waits: bool) -> Arc<Packed> {
-        let [lock, line, waiting] = self.all_of(&claim.name);
-        let keys = [self.node(), &lock, &line, &waiting];
-        Arc::new(SCRIPTS.enter.by_hash(
-            &keys,
-            &[
-                self.digest(),
-                bucket_field(&claim.name).as_bytes(),
-                &claim.id.as_bytes()[..],
-                lease_ms(claim.lease).as_bytes(),
-                format!("{offer:016}").as_bytes(),
-                if waits { &b"1"[..] } else { b"0" },
-                self.keeper.as_bytes(),
-                party(&claim.party).as_bytes(),
-            ],
-        ))
+    /// Asks for the lock, with the record that the claim is to have.
+    pub(super) fn enter(&self, claim: &Claim, record: &Record, entry: Entry) -> Arc<Packed> {
+        let lease = lease_ms(claim.lease);
+        let counter = self.counter(&claim.name);
+        let args = [
+            &record.0,
+            lease.as_bytes(),
+            &counter,
+            record.order(),
+            self.keeper.as_bytes(),
+        ];
+        let args = match entry {
+            Entry::Try => &args[..4],
+            Entry::Queue => &args,
+        };
+        let keys = [&self.lock(&claim.name), self.node()];
+        Arc::new(SCRIPTS.enter.by_hash(&keys, args))
     }
 
     /// Claims with the number that each is offered if it comes to hold.
@@ -147,9 +150,9 @@ impl Keys {
         let mut keys = vec![self.node.clone()];
         let mut args: Vec<Vec<u8>> = vec![self.digest().to_vec()];
         for (claim, offer) in claims.iter().zip(offers) {
-            keys.extend(self.all_of(&claim.name));
-            args.push(bucket_field(&claim.name).into_bytes());
+            keys.push(self.lock(&claim.name));
             args.push(claim.id.as_bytes().to_vec());
+            args.push(self.counter(&claim.name));
             args.push(lease_ms(claim.lease).into_bytes());
             args.push(offer.to_string().into_bytes());
         }
@@ -158,27 +161,22 @@ impl Keys {
     }
 
     pub(super) fn number(&self, claim: &Claim, number: u64) -> Arc<Packed> {
-        let lock = self.of(":lock:", &claim.name);
         Arc::new(SCRIPTS.number.by_hash(
-            &[self.node(), &lock],
+            &[&self.lock(&claim.name), self.node()],
             &[
-                self.digest(),
-                bucket_field(&claim.name).as_bytes(),
                 &claim.id.as_bytes()[..],
+                &self.counter(&claim.name),
                 number.to_string().as_bytes(),
             ],
         ))
     }
 
     pub(super) fn stand_back(&self, claim: &Claim) -> Arc<Packed> {
-        let [lock, line, waiting] = self.all_of(&claim.name);
-        let keys = [self.node(), &lock, &line, &waiting];
         Arc::new(SCRIPTS.stand_back.by_hash(
-            &keys,
+            &[&self.lock(&claim.name), self.node()],
             &[
-                self.digest(),
-                bucket_field(&claim.name).as_bytes(),
                 &claim.id.as_bytes()[..],
+                &self.counter(&claim.name),
                 lease_ms(claim.lease).as_bytes(),
                 self.keeper.as_bytes(),
                 party(&claim.party).as_bytes(),
@@ -187,13 +185,11 @@ impl Keys {
     }
 
     pub(super) fn restore(&self, claim: &Claim, order: u64) -> Arc<Packed> {
-        let lock = self.of(":lock:", &claim.name);
         Arc::new(SCRIPTS.restore.by_hash(
-            &[self.node(), &lock],
+            &[&self.lock(&claim.name), self.node()],
             &[
-                self.digest(),
-                bucket_field(&claim.name).as_bytes(),
                 &claim.id.as_bytes()[..],
+                &self.counter(&claim.name),
                 lease_ms(claim.lease).as_bytes(),
                 order.to_string().as_bytes(),
                 party(&claim.party).as_bytes(),
@@ -201,24 +197,36 @@ impl Keys {
         ))
     }
 
+    /// Takes a claim out, wherever it is.
     pub(super) fn release(&self, claim: &Claim) -> Arc<Packed> {
-        Arc::new(SCRIPTS.release.by_hash(
-            &self.all_of(&claim.name),
-            &[&claim.id.as_bytes()[..], &self.channels],
-        ))
+        self.take_out(&claim.name, claim.id.as_bytes())
     }
 
-    pub(super) fn evict(&self, name: &Name, id: &[u8], record: &str) -> Arc<Packed> {
-        let [lock, line, waiting] = self.all_of(name);
+    /// The same, and quicker where it has the lock under this record.
+    pub(super) fn release_held(&self, claim: &Claim, record: &Record) -> Arc<Packed> {
+        self.take_out(&claim.name, &record.0)
+    }
+
+    fn take_out(&self, name: &Name, who: &[u8]) -> Arc<Packed> {
+        let keys = [":lock:", ":flag:"].map(|kind| self.of(kind, name));
+        Arc::new(
+            SCRIPTS
+                .release
+                .by_hash(&keys, &[who, self.prefix.as_bytes()]),
+        )
+    }
+
+    pub(super) fn evict(&self, name: &Name, id: &[u8], why: &str) -> Arc<Packed> {
         let broken = format!("{}:broken", self.prefix).into_bytes();
         Arc::new(SCRIPTS.evict.by_hash(
-            &[lock, line, waiting, broken],
-            &[id, &self.channels, record.as_bytes()],
+            &[self.lock(name), broken],
+            &[id, self.prefix.as_bytes(), why.as_bytes()],
         ))
     }
 
     pub(super) fn inspect(&self, names: &[Name]) -> Arc<Packed> {
-        let keys: Vec<Vec<u8>> = names.iter().flat_map(|name| self.all_of(name)).collect();
+        let keys = |name| [":lock:", ":wait:"].map(|kind| self.of(kind, name));
+        let keys: Vec<Vec<u8>> = names.iter().flat_map(keys).collect();
         Arc::new(SCRIPTS.inspect.by_hash(&keys, &[]))
     }
 }
@@ -231,8 +239,21 @@ pub(super) fn bucket(name: &Name) -> usize {
     (hash ^ (hash >> 16)) as usize % BUCKETS
 }
 
-fn bucket_field(name: &Name) -> String {
-    format!("b{}", bucket(name))
+/// What a node has of a claim that asked and was given the lock on the spot.
+#[derive(Debug)]
+pub(super) struct Record(Vec<u8>);
+
+impl Record {
+    /// `since` is the asker's own time, which nodes do not count on: it is below zero.
+    pub(super) fn new(claim: &Claim, order: u64, since: Duration) -> Self {
+        let since = -i64::try_from(since.as_millis()).unwrap_or(0);
+        let rest = format!("{order:016}{since:016}{}", party(&claim.party));
+        Self([claim.id.as_bytes(), rest.as_bytes()].concat())
+    }
+
+    fn order(&self) -> &[u8] {
+        &self.0[16..32]
+    }
 }
 
 /// In whole milliseconds, never zero, which would delete the key, and never less than the caller counts on.
@@ -295,13 +316,10 @@ impl Said {
         })
     }
 
-    /// Of one claim that asked for the lock: a mere number is that of a claim which has it, and nobody had a higher one.
-    pub(super) fn one(answer: &Value) -> Option<Self> {
-        match bytes(answer) {
-            Some(text) => {
-                let order = std::str::from_utf8(text).ok()?.parse().ok()?;
-                Self::from_numbers([1, order, order, 0])
-            }
+    /// Of one claim that asked for the lock: a mere number says that it has it, under what it offered.
+    pub(super) fn one(answer: &Value, offer: u64) -> Option<Self> {
+        match number(answer) {
+            Some(says) => Self::from_numbers([says, offer, offer, 0]),
             None => Self::all(answer)?.pop(),
         }
     }
@@ -369,9 +387,9 @@ mod tests {
         let keys = Keys::new("p", "d".into(), "k".into());
         for text in ["a", ":lock:", "*", "a\0b", "é"] {
             let name = Name::new(text).unwrap();
-            let [lock, _, waiting] = keys.all_of(&name);
-            assert_eq!(keys.name(&lock), Some(name.clone()));
-            assert_eq!(keys.name(&waiting), Some(name));
+            for kind in [":lock:", ":wait:"] {
+                assert_eq!(keys.name(&keys.of(kind, &name)), Some(name.clone()));
+            }
         }
         assert_eq!(keys.name(b"p:node"), None);
     }
