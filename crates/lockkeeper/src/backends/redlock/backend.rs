@@ -229,7 +229,7 @@ impl Redlock {
     ) -> Result<Standing, Error> {
         let number = match ballot.count() {
             Count::Won(order) => Some(order),
-            Count::Unnumbered => self.write_back(claim, sent.at).await,
+            Count::Unnumbered => Box::pin(self.write_back(claim, sent.at)).await,
             Count::Open | Count::Lost => None,
         };
         let elapsed = self.set.clock.now() - sent.at;

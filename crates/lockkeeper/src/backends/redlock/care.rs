@@ -89,7 +89,7 @@ impl Set {
     /// A node of another set refuses this keeper altogether: with two lists in use, two majorities need
     /// not share a node.
     pub(super) fn foreign(&self) -> Result<(), Error> {
-        for member in &self.members {
+        for member in &*self.members {
             if let Health::Foreign { set } = member.health() {
                 return Err(Error::Refused {
                     backend: REDLOCK,

@@ -143,7 +143,8 @@ impl Member {
         match self.send(cmd).await {
             // SCRIPT FLUSH, or a restart so quick that its connection is not known to be broken yet.
             Err(error) if answer::lacks_script(&error) => {
-                self.greet().await?;
+                // Put aside, as it is rare: whoever asks would carry it along.
+                Box::pin(self.greet()).await?;
                 Err(Trouble::LackedScripts)
             }
             told => Ok(told?),
@@ -154,7 +155,7 @@ impl Member {
     pub(super) async fn ask_anyway(&self, cmd: Arc<Packed>) -> Result<Value, Trouble> {
         match self.send(cmd.clone()).await {
             Err(error) if answer::lacks_script(&error) => {
-                self.greet().await?;
+                Box::pin(self.greet()).await?;
                 Ok(self.send(cmd).await?)
             }
             told => Ok(told?),

@@ -25,7 +25,7 @@ use crate::lifecycle::deadline::Clock;
 
 /// The nodes of one keeper.
 pub(super) struct Set {
-    pub(super) members: Vec<Arc<Member>>,
+    pub(super) members: Arc<[Arc<Member>]>,
     pub(super) quorum: Quorum,
     pub(super) keys: Keys,
     pub(super) clock: Clock,
@@ -38,7 +38,7 @@ pub(super) struct Set {
 
 impl std::fmt::Debug for Set {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.members).finish()
+        f.debug_list().entries(&*self.members).finish()
     }
 }
 
@@ -79,7 +79,7 @@ impl Set {
             };
             Arc::new(Member::start(place, config, &keys, clock, news))
         };
-        let members: Vec<_> = (0..config.nodes.len()).map(start).collect();
+        let members = (0..config.nodes.len()).map(start).collect();
         let set = Arc::new(Self {
             members,
             quorum,
@@ -115,7 +115,6 @@ impl Set {
     ) {
         let until = self.clock.now() + limit;
         let mut asked = Asked::all(&self.members, &message).await;
-        let mut silent = Silent::all(&self.members);
         let late = tokio::time::sleep(limit);
         tokio::pin!(late);
         loop {
@@ -123,7 +122,6 @@ impl Set {
                 biased;
                 next = asked.next() => {
                     let Some((place, told)) = next else { return };
-                    silent.spoke(place);
                     match enough(place, told) {
                         Wait::More => {}
                         Wait::NoMore => break,
@@ -134,7 +132,7 @@ impl Set {
                     }
                 }
                 () = &mut late => {
-                    for place in silent.places() {
+                    for place in asked.silent() {
                         if self.clock.now() >= until {
                             self.members[place].is_late();
                         }
@@ -146,7 +144,7 @@ impl Set {
         }
         if !asked.is_over() {
             // A question that nobody waits for any more would not even be sent.
-            tokio::spawn(stragglers(asked, silent, limit));
+            tokio::spawn(stragglers(asked, self.members.clone(), limit));
         }
     }
 
@@ -233,6 +231,11 @@ impl Asked {
         Self { open, early }
     }
 
+    /// Who has not answered yet.
+    fn silent(&self) -> impl Iterator<Item = usize> {
+        self.open.iter().map(|(place, _)| *place)
+    }
+
     fn is_over(&self) -> bool {
         self.open.is_empty() && self.early.is_empty()
     }
@@ -257,6 +260,10 @@ impl Asked {
         })
         .await
     }
+
+    async fn rest(&mut self) {
+        while self.next().await.is_some() {}
+    }
 }
 
 async fn answer(member: Arc<Member>, message: Message) -> Answer {
@@ -267,37 +274,14 @@ async fn answer(member: Arc<Member>, message: Message) -> Answer {
     }
 }
 
-/// The nodes that have not answered.
-struct Silent(Vec<Option<Arc<Member>>>);
-
-impl Silent {
-    fn all(members: &[Arc<Member>]) -> Self {
-        Self(members.iter().cloned().map(Some).collect())
-    }
-
-    fn spoke(&mut self, place: usize) {
-        self.0[place] = None;
-    }
-
-    fn places(&self) -> Vec<usize> {
-        let silent = |place: &usize| self.0[*place].is_some();
-        (0..self.0.len()).filter(silent).collect()
-    }
-}
-
 /// Stays until the slower nodes have answered too. One that does not in good time is suspected.
-async fn stragglers(mut asked: Asked, mut silent: Silent, limit: Duration) {
-    let all = async {
-        while let Some((place, _)) = asked.next().await {
-            silent.spoke(place);
-        }
-    };
-    if tokio::time::timeout(limit, all).await.is_err() {
-        for member in silent.0.iter().flatten() {
-            member.link.suspect();
+async fn stragglers(mut asked: Asked, members: Arc<[Arc<Member>]>, limit: Duration) {
+    if tokio::time::timeout(limit, asked.rest()).await.is_err() {
+        for place in asked.silent() {
+            members[place].link.suspect();
         }
         // Sent, and not taken back: only nobody listens.
-        while asked.next().await.is_some() {}
+        asked.rest().await;
     }
 }
 

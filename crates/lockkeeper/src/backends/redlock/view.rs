@@ -95,7 +95,7 @@ async fn names(set: &Set) -> Result<Vec<Name>, Error> {
             Arc::new(Packed::words(&scan))
         };
         let mut answered = 0;
-        for member in &set.members {
+        for member in &*set.members {
             let mut cursor = b"0".to_vec();
             loop {
                 let page = tokio::time::timeout(LIMIT, member.ask_anyway(scan(cursor))).await;
