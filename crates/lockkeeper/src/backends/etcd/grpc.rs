@@ -295,17 +295,22 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
         message.ok_or_else(|| Failure::other("the server has ended the stream"))
     }
 
+    /// It is open: what has to be sent is sent by this.
+    fn send_by(&mut self, mut outgoing: SendStream<Bytes>) -> Result<(), h2::Error> {
+        if let Err(unsent) = &mut self.outgoing {
+            let mut unsent = unsent.drain(..);
+            unsent.try_for_each(|message| outgoing.send_data(message, false))?;
+        }
+        self.outgoing = Ok(outgoing);
+        Ok(())
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<A>, Failure>> {
         loop {
             self.state = match &mut self.state {
                 State::Opening(opening) => {
-                    let (answer, mut outgoing) = ready!(opening.as_mut().poll(cx))?;
-                    if let Err(unsent) = &mut self.outgoing {
-                        for message in unsent.drain(..) {
-                            outgoing.send_data(message, false)?;
-                        }
-                    }
-                    self.outgoing = Ok(outgoing);
+                    let (answer, outgoing) = ready!(opening.as_mut().poll(cx))?;
+                    self.send_by(outgoing)?;
                     State::Open(answer)
                 }
                 State::Open(answer) => {

@@ -44,31 +44,46 @@ pub(super) struct RedisBackend {
     pub(super) record: Record,
 }
 
-/// The record of the last claim but for its order, which is that of the next if the same party wants the same.
+/// What was asked for the last claim, which is what is asked for the next one if the same party wants the same.
 #[derive(Debug, Default)]
 pub(super) struct Record(Mutex<Option<Last>>);
 
 #[derive(Debug)]
 struct Last {
     mode: Mode,
+    lease: Duration,
     party: Arc<Party>,
-    rest: Arc<str>,
+    wanted: Arc<Wanted>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    /// The record but for its order.
+    rest: String,
+    lease_ms: String,
 }
 
 impl Record {
-    fn of(&self, claim: &Claim, channel: &str) -> Arc<str> {
+    fn of(&self, claim: &Claim, channel: &str) -> Arc<Wanted> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |last: &&Last| last.mode == claim.mode && Arc::ptr_eq(&last.party, &claim.party);
+        let same = |last: &&Last| {
+            let alike = last.mode == claim.mode && last.lease == claim.lease;
+            alike && Arc::ptr_eq(&last.party, &claim.party)
+        };
         if let Some(last) = last.as_ref().filter(same) {
-            return last.rest.clone();
+            return last.wanted.clone();
         }
-        let rest: Arc<str> = wire::rest(claim, channel).into();
+        let wanted = Arc::new(Wanted {
+            rest: wire::rest(claim, channel),
+            lease_ms: wire::lease_ms(claim.lease),
+        });
         *last = Some(Last {
             mode: claim.mode,
+            lease: claim.lease,
             party: claim.party.clone(),
-            rest: rest.clone(),
+            wanted: wanted.clone(),
         });
-        rest
+        wanted
     }
 }
 
@@ -209,13 +224,12 @@ fn possible(mode: Mode) -> Result<(), Error> {
 impl Backend for RedisBackend {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
         possible(claim.mode)?;
-        let keys = self.keys.entry(&claim.name);
-        let lease = wire::lease_ms(claim.lease);
-        let rest = self.record.of(claim, &self.channel);
+        let (claims, order) = self.keys.entry(&claim.name);
+        let wanted = self.record.of(claim, &self.channel);
         let args: [&[u8]; 4] = [
             claim.id.as_bytes(),
-            rest.as_bytes(),
-            lease.as_bytes(),
+            wanted.rest.as_bytes(),
+            wanted.lease_ms.as_bytes(),
             b"try",
         ];
         // To wait in line is the rule, and every argument costs the server time.
@@ -225,6 +239,7 @@ impl Backend for RedisBackend {
         };
         let bucket = Keys::bucket(&claim.name);
         let numbering = &scripts::ENTER;
+        let keys = [&claims[..], order];
         let answer = self.route.call_numbering(numbering, bucket, &keys, args);
         let read = |told: &Value| wire::entered(told, claim.lease);
         let standing = Self::read(answer.await, "asking for a lock", read)?;

@@ -164,10 +164,10 @@ impl Cluster {
     pub(super) async fn call(
         &self,
         script: &Script,
-        keys: &[Vec<u8>],
+        keys: &[impl AsRef<[u8]> + Sync],
         args: &[&[u8]],
     ) -> Result<Value, RedisError> {
-        let slot = keys.first().map_or(0, |key| slots::slot(key));
+        let slot = keys.first().map_or(0, |key| slots::slot(key.as_ref()));
         let mut asks: Option<Place> = None;
         let mut tries = 0;
         loop {

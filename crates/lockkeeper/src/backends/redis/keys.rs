@@ -4,6 +4,8 @@
 //! of its own. The bucket, a hash of the name, is what a cluster places keys by: all keys of a name are
 //! on one node, and so is the counter of its bucket. Counters are as many as buckets, not as names.
 
+use std::sync::Arc;
+
 use crate::Name;
 use crate::error::Error;
 
@@ -18,6 +20,8 @@ const LONGEST_PREFIX: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     prefix: String,
+    /// The last order number given in each bucket.
+    orders: Arc<[Vec<u8>]>,
 }
 
 impl Keys {
@@ -31,8 +35,10 @@ impl Keys {
                 "{prefix:?} is no prefix: 1 to {LONGEST_PREFIX} letters, digits or any of -_.:/"
             )));
         }
+        let orders = (0..BUCKETS).map(|bucket| of(prefix, bucket, ":order", ""));
         Ok(Self {
             prefix: prefix.to_owned(),
+            orders: orders.collect(),
         })
     }
 
@@ -55,10 +61,10 @@ impl Keys {
     }
 
     /// Whatever a claim that enters needs: the claims of the name, and the last order number given in its bucket.
-    pub(super) fn entry(&self, name: &Name) -> [Vec<u8>; 2] {
+    pub(super) fn entry(&self, name: &Name) -> (Vec<u8>, &[u8]) {
         let bucket = Self::bucket(name);
         let claims = self.of(bucket, ":k:", name.as_str());
-        [claims, self.of(bucket, ":order", "")]
+        (claims, &self.orders[bucket as usize])
     }
 
     /// What operators broke in a bucket.
@@ -66,19 +72,8 @@ impl Keys {
         self.of(bucket, ":broken", "")
     }
 
-    /// `PREFIX:{BUCKET}` and what comes behind it, put together by hand: every call needs it.
     fn of(&self, bucket: u32, kind: &str, name: &str) -> Vec<u8> {
-        let digits = [b'0' + (bucket / 10) as u8, b'0' + (bucket % 10) as u8];
-        let digits = &digits[usize::from(bucket < 10)..];
-        [
-            self.prefix.as_bytes(),
-            b":{",
-            digits,
-            b"}",
-            kind.as_bytes(),
-            name.as_bytes(),
-        ]
-        .concat()
+        of(&self.prefix, bucket, kind, name)
     }
 
     /// Where a keeper hears that its claims hold.
@@ -104,6 +99,21 @@ impl Keys {
         // Somebody else's key that only looks like one of these.
         (bucket == Self::bucket(&name).to_string()).then_some(name)
     }
+}
+
+/// `PREFIX:{BUCKET}` and what comes behind it, put together by hand: every call needs it.
+fn of(prefix: &str, bucket: u32, kind: &str, name: &str) -> Vec<u8> {
+    let digits = [b'0' + (bucket / 10) as u8, b'0' + (bucket % 10) as u8];
+    let digits = &digits[usize::from(bucket < 10)..];
+    [
+        prefix.as_bytes(),
+        b":{",
+        digits,
+        b"}",
+        kind.as_bytes(),
+        name.as_bytes(),
+    ]
+    .concat()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 
 use super::answer;
 use super::node::Node;
-use super::packed::{Pack, Packed};
+use super::packed::{self, Pack, Packed};
 use super::pipe::Pipe;
 use super::scripts::Numbering;
 use super::socket::timed_out;
@@ -63,32 +63,58 @@ impl Script {
 
     /// The call by hash.
     pub(crate) fn by_hash<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Packed {
-        self.command("EVALSHA", &self.hash, keys, args)
+        self.calling(keys, args).packed()
     }
 
     /// The call with the whole text, after which the server knows the hash.
     pub(crate) fn by_text<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Packed {
-        self.command("EVAL", &self.text, keys, args)
+        let call = Call {
+            verb: "EVAL",
+            what: &self.text,
+            keys,
+            args,
+        };
+        call.packed()
     }
 
-    fn command<A: AsRef<[u8]>>(
-        &self,
-        verb: &str,
-        what: &str,
-        keys: &[A],
-        args: &[&[u8]],
-    ) -> Packed {
-        let length = |all: usize, part: &[u8]| all + part.len();
-        let keys = keys.iter().map(AsRef::as_ref);
-        let bytes = args.iter().copied().fold(what.len(), length);
-        let bytes = keys.clone().fold(bytes, length);
-        let mut packed = Packed::of(3 + keys.len() + args.len(), bytes);
-        packed.part(verb.as_bytes());
-        packed.part(what.as_bytes());
-        packed.part(keys.len().to_string().as_bytes());
-        keys.for_each(|key| packed.part(key));
-        args.iter().for_each(|arg| packed.part(arg));
-        packed
+    /// The call by hash, to be written where it is asked.
+    fn calling<'a, A>(&'a self, keys: &'a [A], args: &'a [&'a [u8]]) -> Call<'a, A> {
+        Call {
+            verb: "EVALSHA",
+            what: &self.hash,
+            keys,
+            args,
+        }
+    }
+}
+
+/// A call of a script.
+struct Call<'a, A> {
+    verb: &'a str,
+    what: &'a str,
+    keys: &'a [A],
+    args: &'a [&'a [u8]],
+}
+
+impl<A: AsRef<[u8]>> Call<'_, A> {
+    fn packed(&self) -> Packed {
+        let keys = self.keys.iter().map(AsRef::as_ref);
+        let parts = keys.chain(self.args.iter().copied());
+        let length = parts.fold(self.what.len() + 64, |all, part| all + part.len() + 16);
+        Packed::once(self, length)
+    }
+}
+
+impl<A: AsRef<[u8]>> Pack for Call<'_, A> {
+    fn write(&self, to: &mut Vec<u8>) {
+        packed::begin(to, 3 + self.keys.len() + self.args.len());
+        packed::part(to, self.verb.as_bytes());
+        packed::part(to, self.what.as_bytes());
+        packed::count(to, self.keys.len());
+        self.keys
+            .iter()
+            .for_each(|key| packed::part(to, key.as_ref()));
+        self.args.iter().for_each(|arg| packed::part(to, arg));
     }
 }
 
@@ -257,7 +283,7 @@ impl Link {
         (script, keys, args): (&Script, &[A], &[&[u8]]),
         told: Told,
     ) -> Result<Value, RedisError> {
-        let by_hash = script.by_hash(keys, args);
+        let by_hash = script.calling(keys, args);
         let answer = match told {
             Told::InTurn => pipe.ask(&by_hash),
             Told::AfterOthers => pipe.ask_behind(&*PING, &by_hash),

@@ -95,6 +95,7 @@ pub(super) fn pipe(
         shared: shared.clone(),
         reader,
         unread: BytesMut::with_capacity(PIECE),
+        answers: Vec::new(),
         ear,
     };
     let mover = async move {
@@ -236,6 +237,8 @@ struct Moving<R> {
     reader: R,
     /// What has come and is not a whole answer yet.
     unread: BytesMut,
+    /// Room for answers that have come and were not given yet.
+    answers: Vec<(Value, usize)>,
     ear: Ear,
 }
 
@@ -264,26 +267,26 @@ impl<R: AsyncRead + Unpin> Moving<R> {
     /// Gives the answers that have come to those who asked, and tells the ear what was said besides, in the order in
     /// which it came: who has just been told to wait may be let in by the next word.
     fn hand_out(&mut self) -> io::Result<()> {
-        let (mut answers, mut count) = (Vec::new(), 0);
+        let mut count = 0;
         while let Some((said, length)) = reply::first(&self.unread).map_err(nonsense)? {
             self.unread.advance(length);
             count += 1;
             match said {
-                Said::Answer(value) => answers.push((value, 0)),
+                Said::Answer(value) => self.answers.push((value, 0)),
                 Said::Push(push) => match heard(&push) {
                     Heard::Message { channel, payload } => {
-                        self.shared.traffic().give(answers.drain(..))?;
+                        self.shared.traffic().give(self.answers.drain(..))?;
                         (self.ear)(channel, payload);
                     }
                     // That a channel is heard, or not any more, is an answer.
-                    Heard::Confirmation => answers.push((Value::Okay, 1)),
+                    Heard::Confirmation => self.answers.push((Value::Okay, 1)),
                     Heard::Else => {}
                 },
             }
         }
         let mut traffic = self.shared.traffic();
         traffic.crowded = count > FEW;
-        traffic.give(answers.into_iter())
+        traffic.give(self.answers.drain(..))
     }
 }
 

@@ -25,7 +25,7 @@ impl Route {
     pub(super) async fn call(
         &self,
         script: &Script,
-        keys: &[Vec<u8>],
+        keys: &[impl AsRef<[u8]> + Sync],
         args: &[&[u8]],
         told: Told,
     ) -> Result<Value, RedisError> {
@@ -46,7 +46,7 @@ impl Route {
         &self,
         scripts: &Numbering,
         bucket: u32,
-        keys: &[Vec<u8>],
+        keys: &[impl AsRef<[u8]> + Sync],
         args: &[&[u8]],
     ) -> Result<Value, RedisError> {
         match self {
