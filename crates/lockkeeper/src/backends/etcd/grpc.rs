@@ -321,3 +321,113 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::backends::etcd::proto::LeaseId;
+
+    const METHOD: &str = "/a.Service/Method";
+
+    /// How a server answers one question.
+    struct Answer {
+        status: u16,
+        /// Each in a frame of its own.
+        pieces: Vec<Vec<u8>>,
+        trailers: &'static [(&'static str, &'static str)],
+    }
+
+    const FINE: &[(&str, &str)] = &[("grpc-status", "0")];
+
+    fn answer(pieces: &[&[u8]]) -> Answer {
+        Answer {
+            status: 200,
+            pieces: pieces.iter().map(|piece| piece.to_vec()).collect(),
+            trailers: FINE,
+        }
+    }
+
+    /// A server that answers each connection's one question in the next of these ways, and hangs up.
+    async fn server(answers: Vec<Answer>) -> Channel {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            for answer in answers {
+                let (socket, _) = listener.accept().await.unwrap();
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                let (_question, mut reply) = connection.accept().await.unwrap().unwrap();
+                let head = Response::builder().status(answer.status);
+                let mut body = reply.send_response(head.body(()).unwrap(), false).unwrap();
+                for piece in answer.pieces {
+                    body.send_data(piece.into(), false).unwrap();
+                }
+                let named = |(name, value): &(&'static str, &'static str)| {
+                    let value = HeaderValue::from_static(value);
+                    (http::HeaderName::from_static(name), value)
+                };
+                let trailers = answer.trailers.iter().map(named).collect();
+                body.send_trailers(trailers).unwrap();
+                connection.graceful_shutdown();
+                while connection.accept().await.is_some() {}
+            }
+        });
+        Channel::to(Member::new(&member, None).unwrap())
+    }
+
+    async fn asked(channel: &Channel) -> Result<LeaseId, Failure> {
+        let question = LeaseId { id: 1 };
+        channel.ask(METHOD, HeaderMap::new(), &question).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_come_in_pieces_and_every_connection_is_made_anew() {
+        let whole = framed(&LeaseId { id: 300 });
+        let pieces: Vec<&[u8]> = whole.chunks(1).collect();
+        let channel = server(vec![answer(&[&whole]), answer(&pieces), answer(&[&whole])]).await;
+        for _ in 0..3 {
+            assert_eq!(asked(&channel).await.unwrap().id, 300);
+            // The server's farewell is on its way.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_a_failure() {
+        let whole = framed(&LeaseId { id: 300 });
+        let said = |status, trailers| Answer {
+            status,
+            trailers,
+            ..answer(&[&whole])
+        };
+        let cases = [
+            (answer(&[]), "empty"),
+            (answer(&[&whole, &whole]), "more than one"),
+            (answer(&[&[1, 0, 0, 0, 0]]), "no sense"),
+            (answer(&[&[0, 255, 255, 255, 255]]), "no sense"),
+            (answer(&[&[0, 0, 0, 0, 1, 8]]), "varint"),
+            (said(502, FINE), "502"),
+            (said(200, &[]), "no end"),
+            (said(200, &[("grpc-status", "nonsense")]), ""),
+        ];
+        for (answer, words) in cases {
+            let channel = server(vec![answer]).await;
+            let failure = asked(&channel).await.unwrap_err();
+            assert_eq!(failure.code, Code::Other, "{words}");
+            assert!(failure.said.contains(words), "{words}: {failure:?}");
+        }
+        // What is said at the end counts, whatever came before.
+        let refused = &[("grpc-status", "5"), ("grpc-message", "a%20b%")];
+        let channel = server(vec![said(200, refused)]).await;
+        let failure = asked(&channel).await.unwrap_err();
+        assert_eq!((failure.code, &*failure.said), (Code::NotFound, "a%20b%"));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_up_is_no_answer() {
+        let channel = server(Vec::new()).await;
+        let failure = asked(&channel).await.unwrap_err();
+        assert_eq!(failure.code, Code::Other);
+    }
+}
