@@ -19,6 +19,7 @@ pub(crate) mod sql;
 #[cfg(any(
     feature = "redis",
     feature = "etcd",
+    feature = "zookeeper",
     feature = "postgres",
     feature = "mysql"
 ))]

@@ -39,27 +39,28 @@ impl Tls {
     }
 }
 
-/// The settings of connections that speak HTTP/2, and show this certificate with this key, from PEM files.
-#[cfg(feature = "etcd")]
-pub(crate) fn for_http2(
+/// Settings that trust the same, and show a certificate with its key, from PEM files, to servers that want to know us.
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) fn introducing(
     ca: Option<&str>,
     identity: Option<(&str, &str)>,
-) -> Result<Arc<rustls::ClientConfig>, Error> {
+) -> Result<rustls::ClientConfig, Error> {
     use rustls::pki_types::PrivateKeyDer;
 
     let (config, _) = trusting(ca)?;
-    let mut config = match identity {
-        None => config.with_no_client_auth(),
-        Some((cert, key)) => {
-            let secret = PrivateKeyDer::from_pem_file(key)
-                .map_err(|error| unreadable("the key", "key", key, &error))?;
-            config
-                .with_client_auth_cert(certificates("cert", cert)?, secret)
-                .map_err(|error| unreadable("the certificate", "cert", cert, &error))?
-        }
+    let Some((cert, key)) = identity else {
+        return Ok(config.with_no_client_auth());
     };
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Arc::new(config))
+    let wrong = |error: &dyn fmt::Display| unreadable("the certificate", "cert", cert, error);
+    let shown = certificates("cert", cert)?;
+    if shown.is_empty() {
+        return Err(wrong(&"there is none in it"));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| unreadable("the key", "key", key, &error))?;
+    config
+        .with_client_auth_cert(shown, secret)
+        .map_err(|error| wrong(&error))
 }
 
 type Trusting = rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>;

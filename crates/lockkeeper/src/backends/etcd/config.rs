@@ -35,7 +35,9 @@ impl Tls {
     pub(super) fn settings(&self) -> Result<Arc<rustls::ClientConfig>, Error> {
         let identity = self.identity.as_ref();
         let identity = identity.map(|(cert, key)| (cert.as_str(), key.as_str()));
-        tls::for_http2(self.ca.as_deref(), identity)
+        let mut settings = tls::introducing(self.ca.as_deref(), identity)?;
+        settings.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(settings))
     }
 }
 

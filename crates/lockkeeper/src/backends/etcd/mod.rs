@@ -56,6 +56,7 @@
 //! - Lock-delay is not offered: etcd deletes the keys of a lease at its end, and cannot hold them back.
 
 mod backend;
+mod background;
 mod claims;
 mod client;
 mod config;

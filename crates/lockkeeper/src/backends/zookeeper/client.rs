@@ -1,15 +1,12 @@
 //! The wire: one session with the ensemble, and what the client's errors mean for the caller.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::BACKEND;
 use super::config::{Config, Tls};
 use super::wire as zk;
+use crate::backends::tls::introducing;
 use crate::error::Error;
 use crate::lifecycle::deadline::Clock;
 
@@ -136,69 +133,9 @@ async fn voters(client: &zk::Client) -> Voters {
     }
 }
 
-/// Where systems keep the authorities that they trust.
-const AUTHORITIES: &[&str] = &[
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 fn tls_settings(tls: &Tls) -> Result<Arc<rustls::ClientConfig>, Error> {
-    let system = || {
-        let found = AUTHORITIES.iter().map(Path::new).find(|file| file.exists());
-        found.ok_or_else(|| {
-            Error::invalid(
-                "zookeeper: this system has no list of trusted authorities: name one with ca=FILE",
-            )
-        })
-    };
-    let authorities = match &tls.authorities {
-        Some(file) => file,
-        None => system()?,
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates(authorities)?);
-    if added == 0 {
-        return Err(of_no_use(authorities, &"there is no authority in it"));
-    }
-    // Given here, so that no process-wide provider is ever chosen behind the program's back.
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let settings = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::invalid(format_args!("zookeeper: no TLS: {error}")))?
-        .with_root_certificates(roots);
-    let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
-        return Ok(Arc::new(settings.with_no_client_auth()));
-    };
-    let secret =
-        PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| of_no_use(key, &error))?;
-    settings
-        .with_client_auth_cert(certificates(certificate)?, secret)
-        .map(Arc::new)
-        .map_err(|error| of_no_use(certificate, &error))
-}
-
-/// The certificates of a file; at least one.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(file)?).collect();
-    let all = all.map_err(|error| of_no_use(file, &error))?;
-    match all.is_empty() {
-        true => Err(of_no_use(file, &"there is no certificate in it")),
-        false => Ok(all),
-    }
-}
-
-fn of_no_use(file: &Path, why: &dyn std::fmt::Display) -> Error {
-    let file = file.display();
-    Error::invalid(format_args!(
-        "zookeeper: {file} is of no use for TLS: {why}"
-    ))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(file)
-        .map_err(|error| Error::invalid(format_args!("zookeeper: {}: {error}", file.display())))
+    let identity = tls.certificate.as_deref().zip(tls.key.as_deref());
+    introducing(tls.authorities.as_deref(), identity).map(Arc::new)
 }
 
 /// What a client's error means. Whatever is not known to have changed nothing may have changed anything.

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -43,9 +42,9 @@ pub(super) struct Digest {
 /// What is needed to trust the servers, and to be trusted by them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tls {
-    pub(super) authorities: Option<PathBuf>,
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+    pub(super) authorities: Option<String>,
+    pub(super) certificate: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 impl fmt::Debug for Config {
@@ -131,7 +130,7 @@ impl Config {
                 if value.is_empty() {
                     return Err(format!("{name} needs a file"));
                 }
-                Ok(Some(PathBuf::from(&value)))
+                Ok(Some(value.clone()))
             };
             match (name, value.as_str()) {
                 ("style", "curator") => self.style = Style::Curator,
@@ -321,7 +320,7 @@ mod tests {
             (full.session, full.style),
             (Duration::from_millis(500), Style::Kazoo)
         );
-        assert_eq!(full.tls.unwrap().authorities, Some(PathBuf::from("/f")));
+        assert_eq!(full.tls.unwrap().authorities, Some("/f".into()));
     }
 
     // S1: verified TLS to any host that is not this one, unless the URL says otherwise.
