@@ -62,7 +62,7 @@ impl fmt::Display for Party {
 
 /// Random bits that name a claim. Whoever knows them can release the claim, so they are never
 /// shown: `Debug` prints a few bits of a digest only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId([u8; 16]);
 
 /// The bit of an id that no two keepers know.

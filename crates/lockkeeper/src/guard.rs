@@ -38,13 +38,12 @@ pub enum HoldState {
 
 impl Guard {
     pub(crate) fn new(grant: Grant) -> Result<Self, Error> {
-        let claim = grant.hold().claim();
-        let token = grant.token()?;
+        let (name, mode, token) = grant.particulars()?;
         Ok(Self {
             grant,
             token,
-            name: claim.name,
-            mode: claim.mode,
+            name,
+            mode,
         })
     }
 

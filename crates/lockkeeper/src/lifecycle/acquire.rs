@@ -70,7 +70,7 @@ pub(crate) async fn acquire(
             }
         };
         let mut place = Place {
-            core: core.clone(),
+            core,
             key,
             told: Some(told),
             driver,
@@ -82,13 +82,8 @@ pub(crate) async fn acquire(
         };
         match reply? {
             Some(grant) => {
-                grant.collect();
                 now = core.clock.now();
-                if grant.hold().lengthen(ask.term, now) {
-                    core.watchdog.schedule(grant.hold());
-                }
-                let left = grant.hold().deadline() - now;
-                if !grant.hold().is_lost() && left >= ask.min_validity {
+                if grant.collect(ask.term, now) >= ask.min_validity {
                     return Ok(Some(grant));
                 }
                 // It lay here unclaimed until its lease ended: stand in line again.
@@ -165,18 +160,18 @@ fn check_delay(promise: &Guarantees, term: Term) -> Result<(), Error> {
 }
 
 /// A caller's place in a line. Dropping it gives the place up, and with it a grant that came too late.
-struct Place {
-    core: Arc<Core>,
+struct Place<'a> {
+    core: &'a Arc<Core>,
     key: LineKey,
     told: Option<oneshot::Receiver<Reply>>,
     /// The line's driver, while this caller is the one that drives it.
     driver: Option<Arc<Carried>>,
 }
 
-impl Place {
+impl Place<'_> {
     /// The reply, or `None` when the time is over.
     async fn wait(&mut self, until: Moment) -> Option<Reply> {
-        let (core, driver) = (&self.core, &mut self.driver);
+        let (core, driver) = (self.core, &mut self.driver);
         let told = self.told.as_mut()?;
         let reply = poll_fn(|cx| {
             if driver
@@ -201,7 +196,7 @@ impl Place {
     async fn give_up(mut self, ask: &Ask, waited: Duration) -> Error {
         let outlook = self.core.lines.outlook(&self.key);
         self.leave();
-        let core = self.core.clone();
+        let core = self.core;
         let gone = async {
             while core.lines.is_deserted(&self.key) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -228,18 +223,18 @@ impl Place {
     }
 }
 
-impl Place {
+impl Place<'_> {
     fn leave(&mut self) {
         if self.told.take().is_some() {
             self.core.lines.left(&self.key);
         }
         if let Some(driver) = self.driver.take() {
-            driver.settle(&self.core);
+            driver.settle(self.core);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -348,16 +343,14 @@ impl<'a> Driver<'a> {
             lease: ask.term.whole(),
             party: ask.party.clone().unwrap_or_else(|| core.party.clone()),
         };
-        let tracked = core
-            .watchdog
-            .new_claim(claim.clone(), ask.term.delay, key.clone(), ask.kept);
+        let tracked = Tracked::new(claim.clone(), ask.term.delay, key.clone(), ask.kept);
         Ok(Self {
             core,
             key,
             ask,
             left,
             claim,
-            tracked,
+            tracked: Arc::new(tracked),
         })
     }
 

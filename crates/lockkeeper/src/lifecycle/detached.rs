@@ -36,28 +36,28 @@ fn poll_for<T>(core: &Core, work: &mut Work<T>, cx: &mut Context<'_>) -> Option<
 /// # Errors
 /// [`Error::Closed`] when the keeper's runtime has gone.
 pub(crate) fn detached<T: Send + 'static>(
-    core: &Arc<Core>,
+    core: &Core,
     work: impl Future<Output = T> + Send + 'static,
-) -> Detached<T> {
+) -> Detached<'_, T> {
     Detached {
-        core: core.clone(),
+        core,
         work: Some(Box::pin(work)),
     }
 }
 
 /// Made by [`detached`]. Dropped before its end, it goes on by itself.
-pub(crate) struct Detached<T: Send + 'static> {
-    core: Arc<Core>,
+pub(crate) struct Detached<'a, T: Send + 'static> {
+    core: &'a Core,
     work: Option<Work<T>>,
 }
 
-impl<T: Send + 'static> Future for Detached<T> {
+impl<T: Send + 'static> Future for Detached<'_, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let polled = match &mut this.work {
-            Some(work) => poll_for(&this.core, work, cx),
+            Some(work) => poll_for(this.core, work, cx),
             None => None,
         };
         let told = match polled {
@@ -69,7 +69,7 @@ impl<T: Send + 'static> Future for Detached<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Detached<T> {
+impl<T: Send + 'static> Drop for Detached<'_, T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.core.runtime.spawn(async move { drop(work.await) });

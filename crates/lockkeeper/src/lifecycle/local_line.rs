@@ -5,11 +5,13 @@
 //! Claims that share nothing (fair, shared, permits) have a line of their own with one caller in it,
 //! so that there is one way to acquire, not two.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::sync::{Notify, oneshot};
 
 use super::core::Core;
@@ -97,9 +99,12 @@ pub(crate) enum Given {
     Unfit,
 }
 
+/// Every acquire and release looks its line up several times, so the quicker hash counts.
+type ByKey = HashMap<LineKey, Line, RandomState>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    lines: Mutex<HashMap<LineKey, Line>>,
+    lines: Mutex<ByKey>,
     /// Numbers for owners and for lines of one caller.
     numbers: AtomicU64,
     closed: AtomicBool,
@@ -163,26 +168,28 @@ impl Lines {
             entry,
             reply,
         };
-        if let Some(line) = lines.get_mut(&key) {
-            if entry == Entry::Try {
-                return Ok(Joined::Busy);
+        match lines.entry(key.clone()) {
+            Slot::Occupied(_) if entry == Entry::Try => Ok(Joined::Busy),
+            Slot::Occupied(mut line) => {
+                let line = line.get_mut();
+                line.prune();
+                line.queue.push_back(ticket);
+                let driver = std::mem::take(&mut line.driver).upgrade();
+                Ok(Joined::Queued(key, told, driver))
             }
-            line.prune();
-            line.queue.push_back(ticket);
-            let driver = std::mem::take(&mut line.driver).upgrade();
-            return Ok(Joined::Queued(key, told, driver));
+            Slot::Vacant(place) => {
+                let driver = Carried::awaited();
+                place.insert(Line {
+                    driver: Arc::downgrade(&driver),
+                    held: None,
+                    queue: VecDeque::from([ticket]),
+                    left: Arc::default(),
+                    prune_at: 64,
+                    outlook: Outlook::Idle,
+                });
+                Ok(Joined::Leads(key, told, driver))
+            }
         }
-        let driver = Carried::awaited();
-        let line = Line {
-            driver: Arc::downgrade(&driver),
-            held: None,
-            queue: VecDeque::from([ticket]),
-            left: Arc::default(),
-            prune_at: 64,
-            outlook: Outlook::Idle,
-        };
-        lines.insert(key.clone(), line);
-        Ok(Joined::Leads(key, told, driver))
     }
 
     fn key_of(&self, ask: &Ask) -> LineKey {
@@ -446,7 +453,7 @@ impl Lines {
 
 /// An owner that holds the name already enters once more, without a round trip.
 fn reenter(
-    lines: &mut HashMap<LineKey, Line>,
+    lines: &mut ByKey,
     ask: &Ask,
     (owner, now): (u64, Moment),
 ) -> Result<Option<Joined>, Error> {

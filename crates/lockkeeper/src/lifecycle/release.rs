@@ -15,11 +15,11 @@ use super::deadline::Moment;
 use super::detached::{detached, independent};
 use super::local_line::Ending;
 use super::locked;
-use super::tracked::{Phase, Tracked, retry_pause};
-use crate::Token;
+use super::tracked::{Phase, Term, Tracked, retry_pause};
 use crate::backend::Released;
 use crate::error::{Error, LostReason};
 use crate::keeper::Unreleased;
+use crate::{Mode, Name, Token};
 
 /// One entry into a hold. Ending it, in whatever way, ends it exactly once.
 #[derive(Debug)]
@@ -48,16 +48,21 @@ impl Grant {
         &self.hold
     }
 
-    /// The engine's order numbers were checked when they came in.
-    pub(crate) fn token(&self) -> Result<Token, Error> {
-        Token::new(self.hold.number(), self.step).map_err(Error::invalid)
+    /// What is held and how. The engine's order numbers were checked when they came in.
+    pub(crate) fn particulars(&self) -> Result<(Name, Mode, Token), Error> {
+        let (name, mode, number) = self.hold.particulars();
+        let token = Token::new(number, self.step).map_err(Error::invalid)?;
+        Ok((name, mode, token))
     }
 
-    /// The caller has it: from now on the watchdog keeps it alive.
-    pub(crate) fn collect(&self) {
-        if self.hold.collect() {
+    /// The caller, who asked for this term, has it: from now on the watchdog keeps it alive. Tells how long it is good
+    /// for; zero if it is lost.
+    pub(crate) fn collect(&self, term: Term, now: Moment) -> Duration {
+        let collected = self.hold.collect(term, now);
+        if collected.moved {
             self.core.watchdog.schedule(&self.hold);
         }
+        collected.left
     }
 
     /// Forgets a grant that was never given.
@@ -68,16 +73,16 @@ impl Grant {
     /// Ends this entry and tells how it ended.
     pub(crate) async fn release(mut self) -> Result<(), Error> {
         self.over = true;
-        let (core, hold) = (self.core.clone(), self.hold.clone());
-        let told = match core.lines.end_one(&core, &hold) {
+        let (core, hold) = (&self.core, &self.hold);
+        let told = match core.lines.end_one(core, hold) {
             Ending::StillEntered | Ending::HandedOn => Ok(Released::Freed),
             Ending::Free { others_wait } => {
                 let free = free(core.clone(), hold.clone(), others_wait);
                 if others_wait {
                     // On the heap, since it is rare.
-                    Box::pin(independent(&core, free)).await?
+                    Box::pin(independent(core, free)).await?
                 } else {
-                    detached(&core, free).await?
+                    detached(core, free).await?
                 }
             }
         };
@@ -130,7 +135,7 @@ fn free(
         tokio::pin!(asking);
         // Others wait for the question, which the first poll sends, and nobody for the rest.
         let asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
-        core.watchdog.forget(&hold);
+        core.watchdog.strike(&hold);
         let told = match asked {
             Poll::Ready(told) => told,
             Poll::Pending => asking.await,
@@ -147,12 +152,13 @@ fn free(
 
 /// Asks again while the outcome is unknown, for as long as one call may take.
 async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> {
-    if hold.lingers(core.clock.now()) {
+    let now = core.clock.now();
+    if hold.lingers(now) {
         hold.lose(LostReason::Expired);
         return Ok(Released::Gone);
     }
     let claim = hold.claim();
-    let until = core.clock.now() + call_limit(claim.lease);
+    let until = now + call_limit(claim.lease);
     let mut unknown = None;
     loop {
         let call = core.backend.release(&claim);

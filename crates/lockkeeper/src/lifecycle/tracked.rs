@@ -16,6 +16,7 @@ use crate::claim::{Claim, ClaimId};
 use crate::error::{Error, LostReason};
 use crate::guarantees::Guarantees;
 use crate::guard::Guard;
+use crate::{Mode, Name};
 
 /// Where a claim is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +30,6 @@ pub(crate) enum Phase {
 /// A claim under the watchdog's eyes.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    pub(crate) serial: u64,
     pub(crate) id: ClaimId,
     /// Whether the watchdog renews it once it is held.
     kept: bool,
@@ -90,6 +90,15 @@ impl Term {
     }
 }
 
+/// What a caller finds who picks its hold up.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    /// The watchdog has to look at it at another time than before.
+    pub(crate) moved: bool,
+    /// How long it is good for, if it is good at all.
+    pub(crate) left: Duration,
+}
+
 /// What the watchdog has to do about a claim that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -105,13 +114,7 @@ pub(crate) enum Due {
 
 impl Tracked {
     /// The claim's lease includes the delay.
-    pub(crate) fn new(
-        serial: u64,
-        claim: Claim,
-        delay: Duration,
-        key: LineKey,
-        kept: bool,
-    ) -> Self {
+    pub(crate) fn new(claim: Claim, delay: Duration, key: LineKey, kept: bool) -> Self {
         let id = claim.id;
         let life = Life {
             phase: Phase::Waiting,
@@ -128,7 +131,6 @@ impl Tracked {
             ended: false,
         };
         Self {
-            serial,
             id,
             kept,
             collected: AtomicBool::new(false),
@@ -150,12 +152,12 @@ impl Tracked {
         locked(&self.life).order
     }
 
-    /// What its token is made of.
-    pub(crate) fn number(&self) -> u64 {
+    /// What is held and how, and what its token is made of.
+    pub(crate) fn particulars(&self) -> (Name, Mode, u64) {
         let life = locked(&self.life);
-        life.number
-            .as_ref()
-            .map_or(life.order, |number| number.order)
+        let number = life.number.as_ref();
+        let number = number.map_or(life.order, |number| number.order);
+        (life.claim.name.clone(), life.claim.mode, number)
     }
 
     /// Another engine gave the number that counts.
@@ -221,8 +223,8 @@ impl Tracked {
         locked(&self.life).ended
     }
 
-    /// The caller has the guard in its hands; true if renewals had been put off until now.
-    pub(crate) fn collect(&self) -> bool {
+    /// The caller, who asked for this term, has the guard in its hands.
+    pub(crate) fn collect(&self, term: Term, now: Moment) -> Collected {
         self.collected.store(true, Ordering::Release);
         let mut life = locked(&self.life);
         // A waiter's next look, a little later than a holder's would be, will do.
@@ -231,7 +233,15 @@ impl Tracked {
         if put_off {
             life.due = life.renew_at();
         }
-        put_off
+        let longer = life.lengthen(term, now);
+        let left = match life.phase {
+            Phase::Lost(_) => Duration::ZERO,
+            _ => life.deadline - now,
+        };
+        Collected {
+            moved: put_off || longer,
+            left,
+        }
     }
 
     /// The hold goes to another caller of this process, who has not picked it up yet.
@@ -242,19 +252,7 @@ impl Tracked {
     /// An inner entry may ask for a longer lease than the outer one, never for a shorter; true if the
     /// engine is to be told so now.
     pub(crate) fn lengthen(&self, term: Term, now: Moment) -> bool {
-        let mut life = locked(&self.life);
-        let longer = term.lease > life.lease() || term.delay > life.delay;
-        if longer {
-            let lease = life.lease().max(term.lease);
-            life.delay = life.delay.max(term.delay);
-            life.claim.lease = lease + life.delay;
-            if life.in_flight {
-                life.ask_again = true;
-            } else {
-                life.due = now;
-            }
-        }
-        longer
+        locked(&self.life).lengthen(term, now)
     }
 
     /// A downgraded hold: shared from now on, and outside its old line.
@@ -403,6 +401,21 @@ impl Life {
         self.claim.lease - self.delay
     }
 
+    fn lengthen(&mut self, term: Term, now: Moment) -> bool {
+        let longer = term.lease > self.lease() || term.delay > self.delay;
+        if longer {
+            let lease = self.lease().max(term.lease);
+            self.delay = self.delay.max(term.delay);
+            self.claim.lease = lease + self.delay;
+            if self.in_flight {
+                self.ask_again = true;
+            } else {
+                self.due = now;
+            }
+        }
+        longer
+    }
+
     /// When a hold is renewed: by what was granted, which may be less than the lease.
     fn renew_at(&self) -> Moment {
         self.asked + (self.deadline - self.asked) / 3
@@ -436,9 +449,12 @@ mod tests {
 
     use super::*;
     use crate::claim::{ClaimId, Party};
-    use crate::{Mode, Name};
 
     const LEASE: Duration = Duration::from_secs(3);
+    const TERM: Term = Term {
+        lease: LEASE,
+        delay: Duration::ZERO,
+    };
     const WAITS: Result<Standing, Error> = Ok(Standing::Waits {
         ahead: 1,
         look_again_in: Duration::from_secs(1),
@@ -471,13 +487,13 @@ mod tests {
             lease: LEASE,
             party: Arc::new(Party::here("test")),
         };
-        Tracked::new(1, claim, Duration::ZERO, LineKey::Solo(1), true)
+        Tracked::new(claim, Duration::ZERO, LineKey::Solo(1), true)
     }
 
     fn held() -> Tracked {
         let tracked = tracked();
         assert!(!tracked.answered(&holds(LEASE), at(0), at(0)));
-        tracked.collect();
+        tracked.collect(TERM, at(0));
         tracked
     }
 
@@ -510,7 +526,9 @@ mod tests {
         tracked.answered(&holds(LEASE / 3), at(0), at(0));
         assert!(tracked.due() < at(500), "{:?}", tracked.due());
         assert_eq!(tracked.look(at(400)), Due::Later(at(990)), "nobody has it");
-        assert!(tracked.collect(), "its renewal had been put off");
+        let collected = tracked.collect(TERM, at(400));
+        assert!(collected.moved, "its renewal had been put off");
+        assert_eq!(collected.left, Duration::from_millis(590));
         assert!(tracked.due() < at(500), "{:?}", tracked.due());
     }
 

@@ -1,17 +1,18 @@
 //! One watchdog per keeper: it keeps every claim alive, in batches, takes in the engine's pushes, and
 //! reports what is lost, no later than the local deadline.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use super::core::Core;
 use super::deadline::{Clock, Moment};
 use super::detached::started;
-use super::local_line::LineKey;
 use super::locked;
 use super::tracked::{Due, Tracked};
 use crate::backend::{Standing, Wake};
@@ -33,7 +34,6 @@ pub(crate) struct Watchdog {
     longest_silence: Duration,
     /// Something earlier than before stands on the agenda.
     nudge: Notify,
-    serials: AtomicU64,
     /// How many pushes may have been for claims that were not yet on the agenda.
     strays: AtomicU64,
 }
@@ -44,9 +44,8 @@ struct Agenda {
     /// there. Claims that come and go quickly then cost one needless look per lease, instead of a wake-up of the
     /// loop each.
     looks_at: Moment,
-    order: BTreeSet<(Moment, u64)>,
-    claims: HashMap<u64, (Arc<Tracked>, Moment)>,
-    by_id: HashMap<ClaimId, u64>,
+    order: BTreeSet<(Moment, ClaimId)>,
+    claims: HashMap<ClaimId, (Arc<Tracked>, Moment), RandomState>,
 }
 
 impl Default for Agenda {
@@ -54,8 +53,7 @@ impl Default for Agenda {
         Self {
             looks_at: Moment::NEVER,
             order: BTreeSet::new(),
-            claims: HashMap::new(),
-            by_id: HashMap::new(),
+            claims: HashMap::default(),
         }
     }
 }
@@ -66,35 +64,23 @@ impl Watchdog {
             agenda: Mutex::default(),
             longest_silence,
             nudge: Notify::new(),
-            serials: AtomicU64::new(0),
             strays: AtomicU64::new(0),
         }
     }
 
-    /// A claim with a serial number of its own, not yet on the agenda.
-    pub(crate) fn new_claim(
-        &self,
-        claim: Claim,
-        delay: Duration,
-        key: LineKey,
-        kept: bool,
-    ) -> Arc<Tracked> {
-        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Tracked::new(serial, claim, delay, key, kept))
-    }
-
     /// Puts the claim on the agenda, or moves it there to its new time.
     pub(crate) fn schedule(&self, tracked: &Arc<Tracked>) {
-        let mut agenda = locked(&self.agenda);
+        let mut guard = locked(&self.agenda);
+        let agenda = &mut *guard;
         let due = tracked.due();
-        if let Some((_, old)) = agenda.claims.get(&tracked.serial) {
-            let old = (*old, tracked.serial);
-            agenda.order.remove(&old);
-        } else {
-            agenda.by_id.insert(tracked.id, tracked.serial);
+        match agenda.claims.entry(tracked.id) {
+            Entry::Occupied(mut known) => {
+                let old = std::mem::replace(&mut known.get_mut().1, due);
+                agenda.order.remove(&(old, tracked.id));
+            }
+            Entry::Vacant(new) => drop(new.insert((tracked.clone(), due))),
         }
-        agenda.order.insert((due, tracked.serial));
-        agenda.claims.insert(tracked.serial, (tracked.clone(), due));
+        agenda.order.insert((due, tracked.id));
         if due < agenda.looks_at {
             agenda.looks_at = due;
             self.nudge.notify_one();
@@ -104,6 +90,11 @@ impl Watchdog {
     /// Takes the claim off the agenda: nothing renews it any more.
     pub(crate) fn forget(&self, tracked: &Tracked) {
         tracked.end();
+        self.strike(tracked);
+    }
+
+    /// The same for a claim that has ended already.
+    pub(crate) fn strike(&self, tracked: &Tracked) {
         locked(&self.agenda).strike(tracked);
     }
 
@@ -126,13 +117,7 @@ impl Watchdog {
     pub(crate) fn take_in(&self, wake: Wake, now: Moment) {
         let claims: Vec<Arc<Tracked>> = {
             let agenda = locked(&self.agenda);
-            let find = |id: &ClaimId| {
-                let serial = agenda.by_id.get(id)?;
-                agenda
-                    .claims
-                    .get(serial)
-                    .map(|(tracked, _)| tracked.clone())
-            };
+            let find = |id: &ClaimId| agenda.claims.get(id).map(|(tracked, _)| tracked.clone());
             match &wake {
                 Wake::Look(id) | Wake::Holds { claim: id, .. } => find(id).into_iter().collect(),
                 Wake::LookAll => agenda
@@ -165,19 +150,19 @@ impl Watchdog {
         let soon = agenda.order.iter().copied();
         let soon = soon.take_while(|(due, _)| *due <= now + LONGEST_SLACK);
         let soon: Vec<_> = soon.collect();
-        for (due, serial) in soon {
+        for (due, id) in soon {
             if due > now && renew.is_empty() {
                 break;
             }
-            let Some((tracked, _)) = agenda.claims.get(&serial) else {
-                agenda.order.remove(&(due, serial));
+            let Some((tracked, _)) = agenda.claims.get(&id) else {
+                agenda.order.remove(&(due, id));
                 continue;
             };
             let tracked = tracked.clone();
             if due > now + slack(tracked.believed_for()) {
                 continue;
             }
-            agenda.order.remove(&(due, serial));
+            agenda.order.remove(&(due, id));
             match tracked.look(now) {
                 Due::Over => agenda.strike(&tracked),
                 Due::Expired => {
@@ -216,15 +201,14 @@ fn slack(believed: Duration) -> Duration {
 
 impl Agenda {
     fn strike(&mut self, tracked: &Tracked) {
-        if let Some((_, due)) = self.claims.remove(&tracked.serial) {
-            self.order.remove(&(due, tracked.serial));
+        if let Some((_, due)) = self.claims.remove(&tracked.id) {
+            self.order.remove(&(due, tracked.id));
         }
-        self.by_id.remove(&tracked.id);
     }
 
     fn put_off(&mut self, tracked: Arc<Tracked>, due: Moment) {
-        self.order.insert((due, tracked.serial));
-        self.claims.insert(tracked.serial, (tracked, due));
+        self.order.insert((due, tracked.id));
+        self.claims.insert(tracked.id, (tracked, due));
     }
 }
 
@@ -286,6 +270,7 @@ async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
 mod tests {
     use futures_util::FutureExt;
 
+    use super::super::local_line::LineKey;
     use super::*;
     use crate::claim::Party;
     use crate::{Mode, Name};
@@ -303,7 +288,8 @@ mod tests {
                 pid: 1,
             }),
         };
-        let tracked = watchdog.new_claim(claim, Duration::ZERO, LineKey::Common(name), true);
+        let key = LineKey::Common(name);
+        let tracked = Arc::new(Tracked::new(claim, Duration::ZERO, key, true));
         tracked.hurry(due);
         watchdog.schedule(&tracked);
         tracked
