@@ -44,39 +44,37 @@ impl Packed {
 
 /// A question of so many parts, which follow.
 pub(super) fn begin(to: &mut Vec<u8>, parts: usize) {
-    to.push(b'*');
-    number(to, parts);
+    line(to, b'*', parts);
 }
 
 /// The next part.
 pub(super) fn part(to: &mut Vec<u8>, part: &[u8]) {
-    to.push(b'$');
-    number(to, part.len());
+    line(to, b'$', part.len());
     to.extend_from_slice(part);
     to.extend_from_slice(b"\r\n");
 }
 
 /// A number as the next part.
 pub(super) fn count(to: &mut Vec<u8>, count: usize) {
-    let (digits, at) = digits(count);
-    part(to, &digits[at..]);
+    match count {
+        0..=9 => part(to, &[b'0' + count as u8]),
+        _ => part(to, count.to_string().as_bytes()),
+    }
 }
 
-fn number(to: &mut Vec<u8>, number: usize) {
-    let (digits, at) = digits(number);
-    to.extend_from_slice(&digits[at..]);
-    to.extend_from_slice(b"\r\n");
-}
-
-/// The digits of a number, and where they begin.
-fn digits(number: usize) -> ([u8; 20], usize) {
-    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return (digits, at);
+/// A kind and a number. Nearly all numbers have one digit or two.
+fn line(to: &mut Vec<u8>, kind: u8, number: usize) {
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    match number {
+        0..=9 => to.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
+        10..=99 => {
+            let digits = [digit(number / 10), digit(number)];
+            to.extend_from_slice(&[kind, digits[0], digits[1], b'\r', b'\n']);
+        }
+        _ => {
+            to.push(kind);
+            to.extend_from_slice(number.to_string().as_bytes());
+            to.extend_from_slice(b"\r\n");
         }
     }
 }

@@ -13,7 +13,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
 use futures_util::task::AtomicWaker;
 use redis::{RedisError, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -94,7 +93,7 @@ pub(super) fn pipe(
     let mut moving = Moving {
         shared: shared.clone(),
         reader,
-        unread: BytesMut::with_capacity(PIECE),
+        unread: Vec::with_capacity(PIECE),
         answers: Vec::new(),
         ear,
     };
@@ -236,7 +235,7 @@ struct Moving<R> {
     shared: Arc<Shared>,
     reader: R,
     /// What has come and is not a whole answer yet.
-    unread: BytesMut,
+    unread: Vec<u8>,
     /// Room for answers that have come and were not given yet.
     answers: Vec<(Value, usize)>,
     ear: Ear,
@@ -267,9 +266,9 @@ impl<R: AsyncRead + Unpin> Moving<R> {
     /// Gives the answers that have come to those who asked, and tells the ear what was said besides, in the order in
     /// which it came: who has just been told to wait may be let in by the next word.
     fn hand_out(&mut self) -> io::Result<()> {
-        let mut count = 0;
-        while let Some((said, length)) = reply::first(&self.unread).map_err(nonsense)? {
-            self.unread.advance(length);
+        let (mut count, mut at) = (0, 0);
+        while let Some((said, length)) = reply::first(&self.unread[at..]).map_err(nonsense)? {
+            at += length;
             count += 1;
             match said {
                 Said::Answer(value) => self.answers.push((value, 0)),
@@ -284,6 +283,7 @@ impl<R: AsyncRead + Unpin> Moving<R> {
                 },
             }
         }
+        self.unread.drain(..at);
         let mut traffic = self.shared.traffic();
         traffic.crowded = count > FEW;
         traffic.give(self.answers.drain(..))

@@ -162,8 +162,18 @@ impl<'a> Bytes<'a> {
 }
 
 fn number(text: &[u8]) -> Result<i64, Stop> {
-    let text = std::str::from_utf8(text).map_err(|_| Stop::Nonsense)?;
-    text.parse().map_err(|_| Stop::Nonsense)
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        digits => (1, digits),
+    };
+    if digits.is_empty() {
+        return Err(Stop::Nonsense);
+    }
+    let number = digits.iter().try_fold(0_i64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(sign * digit)
+    });
+    number.ok_or(Stop::Nonsense)
 }
 
 #[cfg(test)]
