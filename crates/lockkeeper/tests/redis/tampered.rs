@@ -6,7 +6,7 @@ use lockkeeper::Mode;
 use lockkeeper::backend::{Backend, Entry, Standing};
 use lockkeeper_testbed::Redis;
 
-use crate::stage::{LONG, backend, claim, exclusive, immortal, order};
+use crate::stage::{LONG, backend, claim, exclusive, immortal, keys_left, order};
 
 fn holds(standing: &Standing) -> bool {
     matches!(standing, Standing::Holds { .. })
@@ -86,4 +86,40 @@ async fn nobody_holds_by_what_is_left_of_a_list_without_its_head() {
     let told = one.renew(&[held, behind, new, last]).await.unwrap();
     assert_eq!(told[..2], [Standing::Gone; 2]);
     assert!(holds(&told[2]) && !holds(&told[3]), "{told:?}");
+}
+
+/// Whoever lines up where a part is missing makes no new one, which would stay for ever; and does not hold.
+#[tokio::test]
+async fn nobody_lines_up_behind_a_list_with_a_part_missing() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    for part in ["q", "e", "r"] {
+        for claim in [exclusive(part), exclusive(part)] {
+            one.enter(&claim, Entry::Queue).await.unwrap();
+        }
+        let keys = server.ask(&["KEYS", &format!("lk:{{*}}:{part}:{part}")]);
+        server.ask(&["DEL", keys.unwrap().text().trim()]).unwrap();
+        let told = one.enter(&exclusive(part), Entry::Queue).await;
+        assert!(told.is_err(), "{part}: {told:?}");
+        assert_eq!(immortal(&server), Vec::<String>::new(), "{part}");
+    }
+}
+
+/// The keys of a list last as long as the longest lease in it, whoever came first.
+// proves: L12
+#[tokio::test]
+async fn whoever_joins_a_list_prolongs_it_to_the_end_of_its_own_lease() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    let brief = Duration::from_secs(2);
+    for lease in [brief, brief, LONG, brief] {
+        let claim = claim("n", Mode::Exclusive, lease);
+        one.enter(&claim, Entry::Queue).await.unwrap();
+    }
+    let keys = keys_left(&server);
+    assert_eq!(keys.len(), 4);
+    for key in keys {
+        let left: u64 = server.ask(&["PTTL", &key]).unwrap().text().parse().unwrap();
+        assert!(Duration::from_millis(left) + brief > LONG, "{key}: {left}");
+    }
 }

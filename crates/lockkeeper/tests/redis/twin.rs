@@ -18,33 +18,38 @@ enum Event {
     Try(Mode),
     Queue(Mode),
     /// The same claim again, as after a lost reply.
-    Again(usize),
+    Again(usize, Entry),
     Renew(usize),
     Leave(usize),
     Evict(usize),
-    Expire(Vec<usize>),
+    /// Some die, and somebody comes by: one who is there already, or a new one.
+    Expire(Vec<usize>, Option<Mode>),
     Downgrade(usize),
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
+/// Exclusive so many times in a hundred.
+fn mode(exclusive: u32) -> impl Strategy<Value = Mode> {
     let permits = (1..=3_u32, 3..=5_u32).prop_map(|(take, of)| Mode::permits(take, of).unwrap());
     prop_oneof![
-        2 => Just(Mode::Exclusive),
-        3 => Just(Mode::Shared),
-        3 => permits,
+        exclusive => Just(Mode::Exclusive),
+        (100 - exclusive) / 2 => Just(Mode::Shared),
+        (100 - exclusive) / 2 => permits,
     ]
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event(exclusive: u32) -> impl Strategy<Value = Event> {
     let place = 0..20_usize;
+    let mode = move || mode(exclusive);
+    let entry = prop_oneof![Just(Entry::Try), Just(Entry::Queue)];
+    let places = prop::collection::vec(place.clone(), 1..4);
     prop_oneof![
         2 => mode().prop_map(Event::Try),
         6 => mode().prop_map(Event::Queue),
-        1 => place.clone().prop_map(Event::Again),
+        1 => (place.clone(), entry).prop_map(|(place, entry)| Event::Again(place, entry)),
         2 => place.clone().prop_map(Event::Renew),
         5 => place.clone().prop_map(Event::Leave),
         1 => place.clone().prop_map(Event::Evict),
-        1 => prop::collection::vec(place.clone(), 1..4).prop_map(Event::Expire),
+        1 => (places, prop::option::of(mode())).prop_map(|(places, new)| Event::Expire(places, new)),
         2 => place.prop_map(Event::Downgrade),
     ]
 }
@@ -70,11 +75,11 @@ impl Trial {
             Event::Try(mode) => self.enter(*mode, Entry::Try).await,
             Event::Queue(mode) => self.enter(*mode, Entry::Queue).await,
             _ if length == 0 => {}
-            Event::Again(place) => {
+            Event::Again(place, entry) => {
                 let again = self.list[place % length].0.clone();
                 self.expect(
                     place % length,
-                    self.backend.enter(&again, Entry::Try).await.unwrap(),
+                    self.backend.enter(&again, *entry).await.unwrap(),
                 );
             }
             Event::Renew(place) => {
@@ -91,7 +96,7 @@ impl Trial {
                 let told = self.backend.evict(&claim.name, order, "why").await;
                 assert_eq!(told.unwrap(), Released::Freed);
             }
-            Event::Expire(places) => self.expire(places).await,
+            Event::Expire(places, new) => self.expire(places, *new).await,
             Event::Downgrade(place) => self.downgrade(place % length).await,
         }
     }
@@ -116,7 +121,7 @@ impl Trial {
     }
 
     /// The leases of some end at the same moment, and somebody comes by.
-    async fn expire(&mut self, places: &[usize]) {
+    async fn expire(&mut self, places: &[usize], new: Option<Mode>) {
         let length = self.list.len();
         let mut leaving: Vec<usize> = places.iter().map(|place| place % length).collect();
         leaving.sort_unstable();
@@ -130,6 +135,9 @@ impl Trial {
         }
         self.backend.renew(&dying).await.unwrap();
         tokio::time::sleep(Duration::from_millis(4)).await;
+        if let Some(mode) = new {
+            return self.enter(mode, Entry::Queue).await;
+        }
         for standing in self.backend.renew(&dying).await.unwrap() {
             assert_eq!(standing, Standing::Gone);
         }
@@ -239,10 +247,13 @@ fn random_histories_are_told_alike() {
         failure_persistence: None,
         ..Config::default()
     };
+    // What most locks are is also what the scripts do in quicker ways.
+    let history = |exclusive| prop::collection::vec(event(exclusive), 1..40);
+    let history = prop_oneof![history(24), history(90)];
     let mut number = 0;
     let number = std::sync::Mutex::new(&mut number);
     TestRunner::new(config)
-        .run(&prop::collection::vec(event(), 1..40), |history| {
+        .run(&history, |history| {
             let fresh = {
                 let mut number = number.lock().unwrap();
                 **number += 1;

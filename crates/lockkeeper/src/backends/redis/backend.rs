@@ -12,6 +12,7 @@ use super::answer::{REDIS, meaning};
 use super::keys::Keys;
 use super::link::{Link, Script, Told};
 use super::route::Route;
+use super::wire::Asking;
 use super::{scripts, wire};
 use crate::backend::{Backend, Bell, Entry, LockView, Query, Released, Standing, Wakes};
 use crate::claim::{Claim, ClaimId, Party};
@@ -224,23 +225,17 @@ fn possible(mode: Mode) -> Result<(), Error> {
 impl Backend for RedisBackend {
     async fn enter(&self, claim: &Claim, entry: Entry) -> Result<Standing, Error> {
         possible(claim.mode)?;
-        let (claims, order) = self.keys.entry(&claim.name);
+        let entrance = self.keys.entrance(&claim.name);
         let wanted = self.record.of(claim, &self.channel);
-        let args: [&[u8]; 4] = [
-            claim.id.as_bytes(),
-            wanted.rest.as_bytes(),
-            wanted.lease_ms.as_bytes(),
-            b"try",
-        ];
-        // To wait in line is the rule, and every argument costs the server time.
-        let args = match entry {
-            Entry::Try => &args[..],
-            Entry::Queue => &args[..3],
+        let asking = Asking {
+            keys: [&entrance.claims, entrance.order],
+            id: &claim.id,
+            rest: &wanted.rest,
+            lease_ms: &wanted.lease_ms,
+            tries: entry == Entry::Try,
         };
-        let bucket = Keys::bucket(&claim.name);
-        let numbering = &scripts::ENTER;
-        let keys = [&claims[..], order];
-        let answer = self.route.call_numbering(numbering, bucket, &keys, args);
+        let bucket = entrance.bucket;
+        let answer = self.route.call_numbering(&scripts::ENTER, bucket, &asking);
         let read = |told: &Value| wire::entered(told, claim.lease);
         let standing = Self::read(answer.await, "asking for a lock", read)?;
         if let Standing::Waits { .. } = standing {

@@ -20,8 +20,24 @@ const LONGEST_PREFIX: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     prefix: String,
-    /// The last order number given in each bucket.
-    orders: Arc<[Vec<u8>]>,
+    buckets: Arc<[Bucket]>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// Where the keys of its claims begin.
+    claims: Vec<u8>,
+    /// The last order number given in it.
+    order: Vec<u8>,
+}
+
+/// Whatever a claim that enters needs.
+pub(super) struct Entrance<'a> {
+    pub(super) bucket: u32,
+    /// The claims of the name.
+    pub(super) claims: Vec<u8>,
+    /// The last order number given in its bucket.
+    pub(super) order: &'a [u8],
 }
 
 impl Keys {
@@ -35,10 +51,13 @@ impl Keys {
                 "{prefix:?} is no prefix: 1 to {LONGEST_PREFIX} letters, digits or any of -_.:/"
             )));
         }
-        let orders = (0..BUCKETS).map(|bucket| of(prefix, bucket, ":order", ""));
+        let buckets = (0..BUCKETS).map(|bucket| Bucket {
+            claims: of(prefix, bucket, ":k:"),
+            order: of(prefix, bucket, ":order"),
+        });
         Ok(Self {
             prefix: prefix.to_owned(),
-            orders: orders.collect(),
+            buckets: buckets.collect(),
         })
     }
 
@@ -57,23 +76,24 @@ impl Keys {
 
     /// The claims of a name; the scripts make the other keys of the list from it.
     pub(super) fn claims(&self, name: &Name) -> Vec<u8> {
-        self.of(Self::bucket(name), ":k:", name.as_str())
+        let bucket = &self.buckets[Self::bucket(name) as usize];
+        [&bucket.claims, name.as_str().as_bytes()].concat()
     }
 
-    /// Whatever a claim that enters needs: the claims of the name, and the last order number given in its bucket.
-    pub(super) fn entry(&self, name: &Name) -> (Vec<u8>, &[u8]) {
-        let bucket = Self::bucket(name);
-        let claims = self.of(bucket, ":k:", name.as_str());
-        (claims, &self.orders[bucket as usize])
+    /// Whatever a claim that enters needs.
+    pub(super) fn entrance(&self, name: &Name) -> Entrance<'_> {
+        let number = Self::bucket(name);
+        let bucket = &self.buckets[number as usize];
+        Entrance {
+            bucket: number,
+            claims: [&bucket.claims, name.as_str().as_bytes()].concat(),
+            order: &bucket.order,
+        }
     }
 
     /// What operators broke in a bucket.
     pub(super) fn broken(&self, bucket: u32) -> Vec<u8> {
-        self.of(bucket, ":broken", "")
-    }
-
-    fn of(&self, bucket: u32, kind: &str, name: &str) -> Vec<u8> {
-        of(&self.prefix, bucket, kind, name)
+        of(&self.prefix, bucket, ":broken")
     }
 
     /// Where a keeper hears that its claims hold.
@@ -102,18 +122,8 @@ impl Keys {
 }
 
 /// `PREFIX:{BUCKET}` and what comes behind it, put together by hand: every call needs it.
-fn of(prefix: &str, bucket: u32, kind: &str, name: &str) -> Vec<u8> {
-    let digits = [b'0' + (bucket / 10) as u8, b'0' + (bucket % 10) as u8];
-    let digits = &digits[usize::from(bucket < 10)..];
-    [
-        prefix.as_bytes(),
-        b":{",
-        digits,
-        b"}",
-        kind.as_bytes(),
-        name.as_bytes(),
-    ]
-    .concat()
+fn of(prefix: &str, bucket: u32, kind: &str) -> Vec<u8> {
+    format!("{prefix}:{{{bucket}}}{kind}").into_bytes()
 }
 
 #[cfg(test)]

@@ -5,8 +5,12 @@
 //! lifted to the time, by this keeper on this connection. A counter from old data, of a server that was restarted or
 //! that follows another, is therefore lifted before it is used: such a server is reached by a new connection or, where
 //! its data can change under one that stands, after a while.
+//!
+//! What the next number will be can then be guessed: the claim brings it along, and the server need not put it into words.
+//! A claim that will likely have to wait brings none, and the server looks for others before it takes a number.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::keys::BUCKETS;
@@ -15,28 +19,66 @@ use crate::lifecycle::deadline::Moment;
 /// So long after it was lifted a counter may be used as it is.
 const LATELY: Duration = Duration::from_millis(50);
 
-/// When the counter of each bucket was last lifted, on one connection.
+/// What is known of the counters of all buckets, on one connection.
 #[derive(Debug)]
-pub(super) struct Lifted([AtomicU64; BUCKETS as usize]);
+pub(super) struct Lifted([Counter; BUCKETS as usize]);
+
+/// What is known of one of them.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// When it was last lifted.
+    lifted: AtomicU64,
+    /// The last number that it gave, as far as is known here.
+    last: AtomicU64,
+    /// Whoever asked last has to wait.
+    crowded: AtomicBool,
+}
 
 impl Default for Lifted {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; _])
+        let unknown = || Counter {
+            lifted: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
+        };
+        Self(std::array::from_fn(|_| unknown()))
     }
 }
 
 impl Lifted {
-    pub(super) fn is_late(&self, bucket: u32, now: Moment) -> bool {
-        let at = self.of(bucket).load(Ordering::Relaxed);
+    pub(super) fn of(&self, bucket: u32) -> &Counter {
+        &self.0[(bucket % BUCKETS) as usize]
+    }
+}
+
+impl Counter {
+    pub(super) fn is_late(&self, now: Moment) -> bool {
+        let at = self.lifted.load(Ordering::Relaxed);
         Moment::from_nanos(at) + LATELY <= now
     }
 
-    /// A question that was sent at `asked` has lifted it.
-    pub(super) fn note(&self, bucket: u32, asked: Moment) {
-        self.of(bucket).fetch_max(asked.nanos(), Ordering::Relaxed);
+    /// A question that was sent at this moment has lifted it.
+    pub(super) fn lifted(&self, asked: Moment) {
+        self.lifted.fetch_max(asked.nanos(), Ordering::Relaxed);
     }
 
-    fn of(&self, bucket: u32) -> &AtomicU64 {
-        &self.0[(bucket % BUCKETS) as usize]
+    /// What it will give next, if nobody else asks it; zero if the next one will hardly be let in at once.
+    pub(super) fn guess(&self) -> u64 {
+        if self.crowded.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// What it gave; nothing is known to whoever has to wait.
+    pub(super) fn gave(&self, number: Option<u64>, guess: u64) {
+        self.crowded.store(number.is_none(), Ordering::Relaxed);
+        let Some(number) = number else { return };
+        match number.cmp(&guess) {
+            // Others here may have guessed on meanwhile.
+            Greater => drop(self.last.fetch_max(number, Ordering::Relaxed)),
+            Less => self.last.store(number, Ordering::Relaxed),
+            Equal => {}
+        }
     }
 }

@@ -24,6 +24,7 @@ use super::packed::{self, Pack, Packed};
 use super::pipe::Pipe;
 use super::scripts::Numbering;
 use super::socket::timed_out;
+use super::wire::{self, Asking};
 use crate::lifecycle::deadline::Clock;
 use supervisor::supervise;
 
@@ -47,14 +48,15 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Script {
     text: String,
-    hash: String,
+    /// A call by hash, up to how many keys follow.
+    by_hash: Vec<u8>,
 }
 
 impl Script {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         let text = text.into();
-        let hash = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
+        let by_hash = beginning("EVALSHA", redis::Script::new(&text).get_hash());
+        Self { text, by_hash }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -69,8 +71,7 @@ impl Script {
     /// The call with the whole text, after which the server knows the hash.
     pub(crate) fn by_text<A: AsRef<[u8]>>(&self, keys: &[A], args: &[&[u8]]) -> Packed {
         let call = Call {
-            verb: "EVAL",
-            what: &self.text,
+            beginning: &beginning("EVAL", &self.text),
             keys,
             args,
         };
@@ -80,36 +81,44 @@ impl Script {
     /// The call by hash, to be written where it is asked.
     fn calling<'a, A>(&'a self, keys: &'a [A], args: &'a [&'a [u8]]) -> Call<'a, A> {
         Call {
-            verb: "EVALSHA",
-            what: &self.hash,
+            beginning: &self.by_hash,
             keys,
             args,
         }
     }
 }
 
+fn beginning(verb: &str, what: &str) -> Vec<u8> {
+    let mut beginning = Vec::new();
+    packed::part(&mut beginning, verb.as_bytes());
+    packed::part(&mut beginning, what.as_bytes());
+    beginning
+}
+
 /// A call of a script.
 struct Call<'a, A> {
-    verb: &'a str,
-    what: &'a str,
+    beginning: &'a [u8],
     keys: &'a [A],
     args: &'a [&'a [u8]],
 }
 
 impl<A: AsRef<[u8]>> Call<'_, A> {
     fn packed(&self) -> Packed {
+        Packed::once(self, self.length())
+    }
+
+    /// At least as long as it is.
+    fn length(&self) -> usize {
         let keys = self.keys.iter().map(AsRef::as_ref);
         let parts = keys.chain(self.args.iter().copied());
-        let length = parts.fold(self.what.len() + 64, |all, part| all + part.len() + 16);
-        Packed::once(self, length)
+        parts.fold(self.beginning.len() + 64, |all, part| all + part.len() + 16)
     }
 }
 
 impl<A: AsRef<[u8]>> Pack for Call<'_, A> {
     fn write(&self, to: &mut Vec<u8>) {
         packed::begin(to, 3 + self.keys.len() + self.args.len());
-        packed::part(to, self.verb.as_bytes());
-        packed::part(to, self.what.as_bytes());
+        to.extend_from_slice(self.beginning);
         packed::count(to, self.keys.len());
         self.keys
             .iter()
@@ -254,26 +263,30 @@ impl Link {
     }
 
     /// The same for a script that gives a number from the counter of a bucket.
-    pub(super) async fn call_numbering<A: AsRef<[u8]>>(
+    pub(super) async fn call_numbering(
         &self,
         scripts: &Numbering,
         bucket: u32,
-        keys: &[A],
-        args: &[&[u8]],
+        asking: &Asking<'_>,
     ) -> Result<Value, RedisError> {
         let pipe = self.connection().await?;
         let now = self.clock.now();
-        let lifts = pipe.lifted().is_late(bucket, now);
+        let counter = pipe.lifted().of(bucket);
+        let lifts = counter.is_late(now);
         let script = match lifts {
             true => &scripts.lifting,
             false => &scripts.counting,
         };
-        let call = self.call_on(&pipe, (script, keys, args), Told::InTurn);
-        let told = call.await;
-        if lifts && told.is_ok() {
-            pipe.lifted().note(bucket, now);
+        let guess = counter.guess();
+        let claim = asking.claim(guess);
+        let (args, count) = asking.args(&claim);
+        let call = (&**script, &asking.keys[..], &args[..count]);
+        let told = self.call_on(&pipe, call, Told::InTurn).await?;
+        if lifts {
+            counter.lifted(now);
         }
-        told
+        counter.gave(wire::number(&told), guess);
+        Ok(told)
     }
 
     /// On one connection and no other.

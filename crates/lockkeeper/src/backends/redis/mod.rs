@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +get +incr
-//!   +hset +hget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
+//!   +hset +hsetnx +hget +hlen +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
 //!   +pexpiretime +publish +subscribe +lpush +ltrim +scan +ping +info +config|get
 //! ```
 //!

@@ -8,6 +8,7 @@ use super::cluster::Cluster;
 use super::link::{Link, Script, Told};
 use super::scripts::Numbering;
 use super::sentinel::Sentinel;
+use super::wire::Asking;
 
 /// The way to the servers.
 #[derive(Debug)]
@@ -46,19 +47,20 @@ impl Route {
         &self,
         scripts: &Numbering,
         bucket: u32,
-        keys: &[impl AsRef<[u8]> + Sync],
-        args: &[&[u8]],
+        asking: &Asking<'_>,
     ) -> Result<Value, RedisError> {
         match self {
-            Self::One(link) => link.call_numbering(scripts, bucket, keys, args).await,
+            Self::One(link) => link.call_numbering(scripts, bucket, asking).await,
             Self::Sentinel(sentinel) => {
                 let master = &sentinel.master;
-                let told = master.call_numbering(scripts, bucket, keys, args).await;
+                let told = master.call_numbering(scripts, bucket, asking).await;
                 sentinel.heed(told)
             }
             // Data come to a node of a cluster by themselves, whoever is connected: every number is lifted there.
-            Self::Cluster(_) => {
-                let call = self.call(&scripts.lifting, keys, args, Told::InTurn);
+            Self::Cluster(cluster) => {
+                let claim = asking.claim(0);
+                let (args, count) = asking.args(&claim);
+                let call = cluster.call(&scripts.lifting, &asking.keys, &args[..count]);
                 Box::pin(call).await
             }
         }

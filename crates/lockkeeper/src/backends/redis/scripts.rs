@@ -20,7 +20,14 @@ pub(super) struct Numbering {
 
 pub(super) static ENTER: Numbering = Numbering {
     lifting: script!("enter_alone", "names", "list", "enter"),
-    counting: script!("enter_counted", "enter_alone", "names", "list", "enter"),
+    counting: script!(
+        "enter_counted",
+        "names",
+        "enter_behind",
+        "enter_alone",
+        "list",
+        "enter"
+    ),
 };
 pub(super) static RELEASE: LazyLock<Script> =
     script!("release_alone", "names", "release_next", "list", "release");

@@ -19,6 +19,41 @@ pub(super) fn lease_ms(lease: Duration) -> String {
     ms.clamp(1, LONGEST_LEASE_MS).to_string()
 }
 
+/// What a claim that enters says.
+pub(super) struct Asking<'a> {
+    /// The claims of the name, and the last order number given in its bucket.
+    pub(super) keys: [&'a [u8]; 2],
+    pub(super) id: &'a ClaimId,
+    /// Its record but for the order.
+    pub(super) rest: &'a str,
+    pub(super) lease_ms: &'a str,
+    /// It does not wait.
+    pub(super) tries: bool,
+}
+
+impl Asking<'_> {
+    /// The claim with an order number that it may get. It has as many digits as the microseconds since 1970.
+    pub(super) fn claim(&self, guess: u64) -> Vec<u8> {
+        let mut claim = Vec::with_capacity(32 + self.rest.len());
+        claim.extend_from_slice(self.id.as_bytes());
+        let mut digits = [b'0'; 16];
+        let mut number = guess;
+        for digit in digits.iter_mut().rev() {
+            *digit += (number % 10) as u8;
+            number /= 10;
+        }
+        claim.extend_from_slice(&digits);
+        claim.extend_from_slice(self.rest.as_bytes());
+        claim
+    }
+
+    /// What the script gets besides its keys. To wait in line is the rule, and every argument costs the server time.
+    pub(super) fn args<'a>(&'a self, claim: &'a [u8]) -> ([&'a [u8]; 3], usize) {
+        let args = [claim, self.lease_ms.as_bytes(), b"try"];
+        (args, if self.tries { 3 } else { 2 })
+    }
+}
+
 /// The record of a claim but for its order: what it wants, where to ring, who is behind it.
 pub(super) fn rest(claim: &Claim, channel: &str) -> String {
     let Party { label, host, pid } = &*claim.party;
@@ -171,7 +206,7 @@ pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
 }
 
 /// Numbers come as numbers or, from sorted sets, as text. A lease that ended meanwhile has none left.
-fn number(value: &Value) -> Option<u64> {
+pub(super) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => Some(u64::try_from(*number).unwrap_or(0)),
         other => std::str::from_utf8(bytes(other)?).ok()?.parse().ok(),

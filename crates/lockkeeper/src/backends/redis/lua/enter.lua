@@ -11,20 +11,20 @@ if is_list(held) then
 else
   local owner, order = alone(held)
   if owner == id then
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
     return order
   end
   list = unfold(KEYS[1], held)
 end
 
-local mode = string.match(ARGV[2], '^ (%S+)')
+local mode = string.match(rest, '^ (%S+)')
 local holds = list.count == list.holders and fits(list, mode)
-if ARGV[4] == 'try' and not holds then
+if ARGV[3] == 'try' and not holds then
   return { 0, 0, 0 }
 end
 if list.count == 0 then
   -- Everybody was dead.
-  redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'PX', ARGV[3])
+  redis.call('SET', KEYS[1], id .. micros .. rest, 'PX', ARGV[2])
   return number_alone(redis.pcall('SET', KEYS[2], micros, 'GET'))
 end
 
@@ -33,9 +33,9 @@ local function step_in()
   if list.unfold then
     list.unfold()
   end
-  redis.call('HSET', list.records, id, order .. ARGV[2])
+  redis.call('HSET', list.records, id, order .. rest)
   redis.call('ZADD', list.queue, order, id)
-  redis.call('ZADD', list.ends, now_ms + lease, id)
+  redis.call('ZADD', list.ends, string.format('%.0f', now_ms + lease), id)
   keep_keys(list, lease)
 end
 

@@ -1,13 +1,14 @@
--- KEYS: claims of the name, last order of its bucket. ARGV: id, the rest of the record (" mode channel party..."), lease
--- in ms, "try" if it must not wait. Returns the order of a claim that holds for its whole lease, else its standing.
+-- KEYS: claims of the name, last order of its bucket. ARGV: the claim, which is its id, a guess at its order and the rest
+-- of the record (" mode channel party..."); lease in ms; "try" if it must not wait. Returns the order of a claim that holds
+-- for its whole lease, else its standing.
 -- The quick way: nobody has the name. The claim is then a plain value, and the key's expiry is its lease.
 local time = redis.call('TIME')
-local id, micros = ARGV[1], time[2]
+local id, rest, micros = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 33), time[2]
 if #micros < 6 then
   micros = string.sub('00000' .. micros, -6)
 end
 micros = time[1] .. micros
-local held = redis.call('SET', KEYS[1], id .. micros .. ARGV[2], 'NX', 'GET', 'PX', ARGV[3])
+local held = redis.call('SET', KEYS[1], id .. micros .. rest, 'NX', 'GET', 'PX', ARGV[2])
 local last
 if not held then
   last = redis.pcall('SET', KEYS[2], micros, 'GET')
@@ -38,7 +39,7 @@ local function number_alone(before)
     error(type(order) == 'table' and order or { err = order })
   end
   if order ~= micros then
-    redis.call('SET', KEYS[1], id .. order .. ARGV[2], 'PX', ARGV[3])
+    redis.call('SET', KEYS[1], id .. order .. rest, 'PX', ARGV[2])
   end
   return order
 end
@@ -46,5 +47,5 @@ end
 if not held then
   return number_alone(last)
 end
-local now, lease = tonumber(micros), tonumber(ARGV[3])
+local now, lease = tonumber(micros), tonumber(ARGV[2])
 

@@ -10,7 +10,7 @@ local function look(claims)
     view[2], view[3] = string.sub(held, 17), redis.call('PEXPIRETIME', claims)
     return parse(view[2]) and view or { view[1] }
   end
-  local list = names(claims)
+  local list = list_at(claims)
   local records = redis.call('HGETALL', list.records)
   for i = 1, #records, 2 do
     view[#view + 1] = records[i + 1]

@@ -46,10 +46,16 @@ local function alone(held)
   return string.sub(held, 1, 16), order, mode, channel
 end
 
+local function list_at(claims)
+  local list = { claims = claims }
+  list.records, list.queue, list.ends = names(claims)
+  return list
+end
+
 -- All keys are read before the first is written: while a slot moves between nodes of a cluster a part of them
 -- may be elsewhere, and then nothing must have been changed.
 local function open(claims, head)
-  local list = names(claims)
+  local list = list_at(claims)
   list.count = redis.call('ZCARD', list.queue)
   list.first_dies = tonumber(redis.call('ZRANGE', list.ends, 0, 0, 'WITHSCORES')[2])
   if list.count == 0 or not list.first_dies or redis.call('EXISTS', list.records) == 0 then
@@ -65,7 +71,7 @@ end
 -- Makes a list of a claim that was alone. Its new keys have no expiry yet: `keep_keys` gives them one. An expiry
 -- that is now, as of a claim in its last millisecond, would delete them on the spot.
 local function unfold(claims, held)
-  local list = names(claims)
+  local list = list_at(claims)
   local id, order, mode = alone(held)
   local ends = redis.call('PEXPIRETIME', claims)
   list.count, list.holders, list.kind, list.permits, list.lasts = 1, 0, 'x', 0, 0
@@ -202,7 +208,7 @@ end
 local function renew(list, id, lease)
   -- First an expiry, which needs no memory: a full server refuses the first write only.
   redis.call('PEXPIREAT', list.ends, string.format('%.0f', math.max(list.lasts, now_ms + lease)))
-  redis.call('ZADD', list.ends, 'XX', now_ms + lease, id)
+  redis.call('ZADD', list.ends, 'XX', string.format('%.0f', now_ms + lease), id)
   keep_keys(list, lease)
   store(list)
 end

@@ -7,6 +7,3 @@ end
 if string.sub(held, 1, 16) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
