@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use foldhash::fast::RandomState;
 use futures_util::future::{join_all, try_join_all};
 use redis::{RedisError, Value};
 
@@ -91,7 +92,7 @@ impl Record {
 /// Claims that had to wait, for as long as they are there. Only how quickly others are told depends on it: what is
 /// forgotten is no harm.
 #[derive(Debug, Default)]
-pub(super) struct Waited(Mutex<HashSet<ClaimId>>);
+pub(super) struct Waited(Mutex<HashSet<ClaimId, RandomState>>);
 
 impl Waited {
     fn note(&self, claim: ClaimId) {
@@ -108,7 +109,7 @@ impl Waited {
         !claims.is_empty() && claims.remove(&claim)
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
+    fn claims(&self) -> MutexGuard<'_, HashSet<ClaimId, RandomState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -33,7 +33,7 @@ mod supervisor;
 /// No command takes longer, whoever asks.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
 
-static PING: LazyLock<Cmd> = LazyLock::new(|| cmd("PING"));
+static PING: LazyLock<Packed> = LazyLock::new(|| Packed::words(&[b"PING"]));
 
 /// When a caller gets its answer, if a script also has something to tell to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

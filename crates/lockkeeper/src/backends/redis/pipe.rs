@@ -57,7 +57,8 @@ struct Traffic {
 struct Question {
     /// How many channels are still to be confirmed, which are answered by pushes.
     channels: usize,
-    tell: oneshot::Sender<Value>,
+    /// Who asked, unless nobody waits for it.
+    tell: Option<oneshot::Sender<Value>>,
 }
 
 /// The writing end of a connection.
@@ -135,7 +136,7 @@ impl Pipe {
     /// first had something for them, and has something for us, which nobody waits for, before it does what it is asked.
     pub(super) fn ask_behind(&self, first: &impl Pack, cmd: &impl Pack) -> Answer {
         self.put(|traffic| {
-            let _nobody_waits = traffic.add(first, 0);
+            traffic.put(first, 0, None);
             traffic.add(cmd, 0)
         })
     }
@@ -188,11 +189,15 @@ impl Traffic {
     /// Puts a question behind the others; a connection that is over, or takes nothing any more, gives no answer.
     fn add(&mut self, cmd: &impl Pack, channels: usize) -> Answer {
         let (tell, told) = oneshot::channel();
+        self.put(cmd, channels, Some(tell));
+        Answer(told)
+    }
+
+    fn put(&mut self, cmd: &impl Pack, channels: usize, tell: Option<oneshot::Sender<Value>>) {
         if self.writer.is_some() && self.unsent.len() < MOST_UNSENT {
             self.questions.push_back(Question { channels, tell });
             cmd.write(&mut self.unsent);
         }
-        Answer(told)
     }
 
     /// Writes what there is, if that can be done on the spot; false if something is left for the mover.
@@ -339,8 +344,11 @@ impl Traffic {
         } else if question.channels < channels {
             return Err(reply::Nonsense);
         }
-        if let Some(question) = self.questions.pop_front() {
-            let _nobody_waits = question.tell.send(value);
+        if let Some(Question {
+            tell: Some(tell), ..
+        }) = self.questions.pop_front()
+        {
+            let _nobody_waits = tell.send(value);
         }
         Ok(())
     }

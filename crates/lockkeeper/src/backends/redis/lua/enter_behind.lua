@@ -4,7 +4,7 @@ local head = ARGV[3] ~= 'try' and redis.call('GET', KEYS[1])
 if head and string.sub(head, 1, 23) == 'a list of claims 1 x 0 ' then
   local records, queue, ends = names(KEYS[1])
   local now_ms = string.sub(clock(), 1, -4)
-  local till = string.format('%.0f', now_ms + ARGV[2])
+  local till = string.format('%d', now_ms + ARGV[2])
   -- All keys are read before the first is written, as in list.lua.
   local last = redis.call('ZRANGE', queue, '-1', '-1')[1]
   local last_till = last and redis.call('ZSCORE', ends, last)

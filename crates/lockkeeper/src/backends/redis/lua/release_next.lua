@@ -6,12 +6,13 @@ if string.sub(held, 1, 23) == 'a list of claims 1 x 0 ' then
   -- All keys are read before the first is written, as in list.lua.
   local first = redis.call('ZRANGE', queue, '0', '1')
   local record = first[1] == ARGV[1] and first[2] and redis.call('HGET', records, first[2])
-  local order, channel = string.match(record or '', '^(%d+) x (%S+)')
-  if order and #redis.call('ZRANGEBYSCORE', ends, '-inf', string.sub(now, 1, -4), 'LIMIT', '0', '1') == 0 then
+  -- Sixteen digits, the mode, the channel.
+  local after = record and string.sub(record, 17, 19) == ' x ' and string.find(record, ' ', 20, true)
+  if after and #redis.call('ZRANGEBYSCORE', ends, '-inf', string.sub(now, 1, -4), 'LIMIT', '0', '1') == 0 then
     redis.call('ZREM', queue, ARGV[1])
     redis.call('ZREM', ends, ARGV[1])
     redis.call('HDEL', records, ARGV[1])
-    redis.pcall('PUBLISH', channel, first[2] .. order)
+    redis.pcall('PUBLISH', string.sub(record, 20, after - 1), first[2] .. string.sub(record, 1, 16))
     return 1
   end
 end
