@@ -99,7 +99,8 @@ pub(crate) enum Given {
     Unfit,
 }
 
-/// Every acquire and release looks its line up several times, so the quicker hash counts.
+/// Every acquire and release looks its line up several times, so a quick hash counts. Names may be chosen by outsiders: it is
+/// seeded anew in each process.
 type ByKey = HashMap<LineKey, Line, RandomState>;
 
 #[derive(Debug, Default)]

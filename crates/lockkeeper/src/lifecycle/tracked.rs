@@ -95,7 +95,7 @@ impl Term {
 pub(crate) struct Collected {
     /// The watchdog has to look at it at another time than before.
     pub(crate) moved: bool,
-    /// How long it is good for, if it is good at all.
+    /// How long it is good for; zero if it is lost.
     pub(crate) left: Duration,
 }
 

@@ -76,8 +76,7 @@ impl Keys {
 
     /// The claims of a name; the scripts make the other keys of the list from it.
     pub(super) fn claims(&self, name: &Name) -> Vec<u8> {
-        let bucket = &self.buckets[Self::bucket(name) as usize];
-        [&bucket.claims, name.as_str().as_bytes()].concat()
+        self.entrance(name).claims
     }
 
     /// Whatever a claim that enters needs.
@@ -121,7 +120,7 @@ impl Keys {
     }
 }
 
-/// `PREFIX:{BUCKET}` and what comes behind it, put together by hand: every call needs it.
+/// `PREFIX:{BUCKET}` and what comes behind it.
 fn of(prefix: &str, bucket: u32, kind: &str) -> Vec<u8> {
     format!("{prefix}:{{{bucket}}}{kind}").into_bytes()
 }

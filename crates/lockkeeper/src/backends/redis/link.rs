@@ -271,7 +271,7 @@ impl Link {
     ) -> Result<Value, RedisError> {
         let pipe = self.connection().await?;
         let now = self.clock.now();
-        let counter = pipe.lifted().of(bucket);
+        let counter = pipe.counters().of(bucket);
         let lifts = counter.is_late(now);
         let script = match lifts {
             true => &scripts.lifting,

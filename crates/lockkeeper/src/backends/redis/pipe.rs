@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 
-use super::lifted::Lifted;
+use super::counters::Counters;
 use super::packed::Pack;
 use super::reply::{self, Said};
 
@@ -37,7 +37,7 @@ const MOST_UNSENT: usize = 16 * 1024 * 1024;
 pub(super) struct Pipe(Arc<Shared>);
 
 struct Shared {
-    lifted: Lifted,
+    counters: Counters,
     traffic: Mutex<Traffic>,
     /// Rung when there is something to write that nobody has written.
     mover: AtomicWaker,
@@ -82,7 +82,7 @@ pub(super) fn pipe(
     ear: Ear,
 ) -> (Pipe, Mover) {
     let shared = Arc::new(Shared {
-        lifted: Lifted::default(),
+        counters: Counters::default(),
         traffic: Mutex::new(Traffic {
             writer: Some(writer),
             unsent: Vec::new(),
@@ -106,9 +106,9 @@ pub(super) fn pipe(
 }
 
 impl Pipe {
-    /// Which counters were lately lifted on this connection.
-    pub(super) fn lifted(&self) -> &Lifted {
-        &self.0.lifted
+    /// What is known of the server's counters by way of this connection.
+    pub(super) fn counters(&self) -> &Counters {
+        &self.0.counters
     }
 
     /// Asks; the question is under way before the answer is awaited. A server's refusal is a

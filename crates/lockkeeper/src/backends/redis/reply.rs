@@ -193,6 +193,7 @@ mod tests {
             (b"+OK\r\n", Value::Okay),
             (b"+PONG\r\n", Value::SimpleString("PONG".into())),
             (b":-7\r\n", Value::Int(-7)),
+            (b":-9223372036854775808\r\n", Value::Int(i64::MIN)),
             (b"$3\r\na\rb\r\n", bulk("a\rb")),
             (b"$0\r\n\r\n", bulk("")),
             (b"$-1\r\n", Value::Nil),
@@ -247,6 +248,10 @@ mod tests {
         for bytes in [
             &b"hello\r\n"[..],
             b":x\r\n",
+            b":\r\n",
+            b":-\r\n",
+            b":1-\r\n",
+            b":9223372036854775808\r\n",
             b"$-2\r\n",
             b"$1\r\nabc",
             b"+OK\rx",

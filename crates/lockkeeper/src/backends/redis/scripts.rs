@@ -12,7 +12,7 @@ macro_rules! script {
     };
 }
 
-/// Two scripts that do the same, but for the number that they give: see [`super::lifted`].
+/// Two scripts that do the same, but for the number that they give: see [`super::counters`].
 pub(super) struct Numbering {
     pub(super) lifting: LazyLock<Script>,
     pub(super) counting: LazyLock<Script>,

@@ -21,10 +21,10 @@ const LATELY: Duration = Duration::from_millis(50);
 
 /// What is known of the counters of all buckets, on one connection.
 #[derive(Debug)]
-pub(super) struct Lifted([Counter; BUCKETS as usize]);
+pub(super) struct Counters([Counter; BUCKETS as usize]);
 
 /// What is known of one of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counter {
     /// When it was last lifted.
     lifted: AtomicU64,
@@ -34,18 +34,13 @@ pub(super) struct Counter {
     crowded: AtomicBool,
 }
 
-impl Default for Lifted {
+impl Default for Counters {
     fn default() -> Self {
-        let unknown = || Counter {
-            lifted: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            crowded: AtomicBool::new(false),
-        };
-        Self(std::array::from_fn(|_| unknown()))
+        Self(std::array::from_fn(|_| Counter::default()))
     }
 }
 
-impl Lifted {
+impl Counters {
     pub(super) fn of(&self, bucket: u32) -> &Counter {
         &self.0[(bucket % BUCKETS) as usize]
     }
@@ -80,5 +75,46 @@ impl Counter {
             Less => self.last.store(number, Ordering::Relaxed),
             Equal => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIVEN: u64 = 1_790_000_000_000_000;
+
+    /// What the counter gave, and what is expected of it next.
+    fn next(counter: &Counter, given: Option<u64>) -> u64 {
+        counter.gave(given, counter.guess());
+        counter.guess()
+    }
+
+    #[test]
+    fn the_next_number_is_one_more_whoever_had_the_last() {
+        let counter = Counter::default();
+        assert_eq!(next(&counter, Some(GIVEN)), GIVEN + 1);
+        // Another keeper had some in between; the server's data are older than they were.
+        assert_eq!(next(&counter, Some(GIVEN + 9)), GIVEN + 10);
+        assert_eq!(next(&counter, Some(GIVEN - 9)), GIVEN - 8);
+    }
+
+    #[test]
+    fn who_asks_beside_others_does_not_guess_the_same() {
+        let counter = Counter::default();
+        counter.gave(Some(GIVEN), counter.guess());
+        let (one, two) = (counter.guess(), counter.guess());
+        assert_eq!((one, two), (GIVEN + 1, GIVEN + 2));
+        counter.gave(Some(one), one);
+        counter.gave(Some(two), two);
+        assert_eq!(counter.guess(), GIVEN + 3);
+    }
+
+    #[test]
+    fn nothing_is_guessed_while_others_have_to_wait() {
+        let counter = Counter::default();
+        counter.gave(Some(GIVEN), counter.guess());
+        assert_eq!(next(&counter, None), 0);
+        assert_eq!(next(&counter, Some(GIVEN + 5)), GIVEN + 6);
     }
 }
