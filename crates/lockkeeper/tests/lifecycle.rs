@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper::backends::memory::Memory;
 use lockkeeper::conformance::wrappers::{Fate, Faulty, Verb};
@@ -93,6 +93,75 @@ async fn a_wait_without_an_answer_does_not_blame_another_holder() {
         let told = keeper.lock("n").acquire_within(millis(100)).await;
         assert!(matches!(told, Err(Error::Unreachable { .. })), "{told:?}");
     }
+}
+
+/// No call takes longer than a third of its lease, whatever the engine does.
+// proves: L9 // bug 41
+#[tokio::test]
+async fn a_call_that_hangs_is_given_up_in_time() {
+    let memory = Memory::default();
+    let faulty = Faulty::over(memory.backend(), |_, _| Fate::Works);
+    let keeper = Keeper::builder()
+        .lease(millis(600))
+        .on(faulty.clone())
+        .unwrap();
+    // The watchdog has something on its agenda that is later than the limit of the calls.
+    let held = keeper.lock("held").fixed().acquire().await.unwrap();
+    faulty.all(Fate::Hangs, |_| true);
+    let tried = |name: &'static str, after: u64| {
+        let keeper = keeper.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(millis(after)).await;
+            let since = Instant::now();
+            let told = keeper.lock(name).try_acquire().await;
+            given_up_in_time(since, told.map(drop));
+        })
+    };
+    // The second begins while the first is under way.
+    let both = [tried("n", 0), tried("m", 90)];
+    for one in both {
+        one.await.unwrap();
+    }
+    let since = Instant::now();
+    given_up_in_time(since, held.release().await);
+}
+
+#[track_caller]
+fn given_up_in_time(since: Instant, told: Result<(), Error>) {
+    assert!(matches!(told, Err(Error::Unreachable { .. })), "{told:?}");
+    let took = since.elapsed();
+    assert!((millis(200)..millis(300)).contains(&took), "{took:?}");
+}
+
+/// A caller of another runtime is told when the keeper's own has gone, though the engine never answers.
+// bug 85
+#[test]
+fn a_call_that_hangs_ends_with_the_runtime_of_its_keeper() {
+    let memory = Memory::default();
+    let faulty = Faulty::over(memory.backend(), |verb, _| match verb {
+        Verb::Release => Fate::Hangs,
+        _ => Fate::Works,
+    });
+    let home = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let guard = home.block_on(async {
+        let keeper = Keeper::builder().on(faulty).unwrap();
+        keeper.lock("n").acquire().await.unwrap()
+    });
+    let visiting = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let told = visiting.block_on(async {
+        let releasing = tokio::spawn(guard.release());
+        tokio::time::sleep(millis(50)).await;
+        home.shutdown_background();
+        tokio::time::timeout(Duration::from_secs(2), releasing).await
+    });
+    let told = told.expect("it does not wait for its limit of five seconds");
+    assert!(matches!(told.unwrap(), Err(Error::Closed)));
 }
 
 // proves: W1, L16

@@ -364,7 +364,7 @@ impl<'a> Driver<'a> {
             let strays = core.watchdog.strays();
             let call = core.backend.enter(&self.claim, entry);
             let answer = core
-                .bounded(self.ask.term.lease, "asking for a lock", call)
+                .limited(self.ask.term.lease, sent, "asking for a lock", call)
                 .await;
             let now = core.clock.now();
             if answer.is_ok() {
@@ -472,14 +472,10 @@ impl<'a> Driver<'a> {
     /// process finds the name busy with what was given up.
     async fn withdraw(&self) {
         self.core.watchdog.forget(&self.tracked);
-        let call = self.core.backend.release(&self.claim);
-        if self
-            .core
-            .bounded(self.ask.term.lease, "withdrawing", call)
-            .await
-            .is_err()
-        {
-            self.core.releases.push(self.core, &self.tracked);
+        let (core, lease) = (self.core, self.ask.term.lease);
+        let (call, now) = (core.backend.release(&self.claim), core.clock.now());
+        if core.limited(lease, now, "withdrawing", call).await.is_err() {
+            core.releases.push(core, &self.tracked);
         }
     }
 }

@@ -1,14 +1,17 @@
 //! What the parts of one keeper share: its backend, its clock, its watchdog, its lines, its releases.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::acquire;
-use super::deadline::Clock;
+use super::deadline::{Clock, Moment};
+use super::limits::Limit;
 use super::local_line::{Lines, PassOn};
 use super::release::Releases;
 use super::tracked::{Tracked, retry_pause};
@@ -112,7 +115,8 @@ impl Core {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Asks the engine, for at most a third of the lease.
+    /// Asks the engine, for at most a third of the lease: on whatever runtime, and whether or not the watchdog
+    /// has started.
     pub(crate) async fn bounded<T>(
         &self,
         lease: Duration,
@@ -120,14 +124,38 @@ impl Core {
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let limit = call_limit(lease);
-        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-            let during = format!("{during} (no answer within {limit:?})");
-            Err(Error::Unreachable {
-                backend: self.name(),
-                during,
-                source: None,
-            })
+        let told = tokio::time::timeout(limit, call).await;
+        told.unwrap_or_else(|_| Err(self.overdue(during, limit)))
+    }
+
+    /// The same about a claim, which the watchdog has its eyes on: it sees to the limit too. It is asked now, and on the
+    /// keeper's runtime.
+    pub(crate) async fn limited<T>(
+        &self,
+        lease: Duration,
+        now: Moment,
+        during: &str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = call_limit(lease);
+        let mut overdue = Limit::new(&self.watchdog, &self.clock, now + limit);
+        let mut call = pin!(call);
+        poll_fn(|cx| match call.as_mut().poll(cx) {
+            Poll::Ready(told) => Poll::Ready(told),
+            Poll::Pending => {
+                let overdue = overdue.poll(cx);
+                overdue.map(|()| Err(self.overdue(during, limit)))
+            }
         })
+        .await
+    }
+
+    fn overdue(&self, during: &str, limit: Duration) -> Error {
+        Error::Unreachable {
+            backend: self.name(),
+            during: format!("{during} (no answer within {limit:?})"),
+            source: None,
+        }
     }
 
     /// Asks again while the outcome is unknown, for at most the lease: for questions that may be asked

@@ -9,6 +9,7 @@ pub(crate) mod acquire;
 pub(crate) mod core;
 pub(crate) mod deadline;
 pub(crate) mod detached;
+mod limits;
 pub(crate) mod local_line;
 pub(crate) mod release;
 pub(crate) mod tracked;

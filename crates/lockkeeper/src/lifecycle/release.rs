@@ -152,7 +152,7 @@ fn free(
 
 /// Asks again while the outcome is unknown, for as long as one call may take.
 async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> {
-    let now = core.clock.now();
+    let mut now = core.clock.now();
     if hold.lingers(now) {
         hold.lose(LostReason::Expired);
         return Ok(Released::Gone);
@@ -162,12 +162,13 @@ async fn ask_to_release(core: &Core, hold: &Tracked) -> Result<Released, Error> 
     let mut unknown = None;
     loop {
         let call = core.backend.release(&claim);
-        match core.bounded(claim.lease, "releasing", call).await {
+        match core.limited(claim.lease, now, "releasing", call).await {
             Err(error) if error.is_unknown() && core.clock.now() < until => {
                 unknown.get_or_insert(error);
                 core.clock
                     .sleep_until(core.clock.now() + retry_pause(claim.lease))
                     .await;
+                now = core.clock.now();
             }
             // Gone by the question before this one, or gone before it: nobody can say any more.
             Ok(Released::Gone) => return unknown.map_or(Ok(Released::Gone), Err),
@@ -268,8 +269,8 @@ async fn release_in_time(core: &Core, hold: &Tracked, open: &Open) {
     let claim = hold.claim();
     let pointless = core.clock.now() + claim.lease + Duration::from_secs(1);
     loop {
-        let call = core.backend.release(&claim);
-        match core.bounded(claim.lease, "releasing", call).await {
+        let (call, now) = (core.backend.release(&claim), core.clock.now());
+        match core.limited(claim.lease, now, "releasing", call).await {
             Ok(_) => return,
             Err(error) if error.is_unknown() && core.clock.now() < pointless => {
                 core.clock

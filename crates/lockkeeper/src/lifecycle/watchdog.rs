@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::deadline::{Clock, Moment};
 use super::detached::started;
+use super::limits::Calls;
 use super::locked;
 use super::tracked::{Due, Tracked};
 use crate::backend::{Standing, Wake};
@@ -46,6 +48,8 @@ struct Agenda {
     looks_at: Moment,
     order: BTreeSet<(Moment, ClaimId)>,
     claims: HashMap<ClaimId, (Arc<Tracked>, Moment), RandomState>,
+    /// What the engine was asked and has not answered.
+    calls: Calls,
 }
 
 impl Default for Agenda {
@@ -54,6 +58,7 @@ impl Default for Agenda {
             looks_at: Moment::NEVER,
             order: BTreeSet::new(),
             claims: HashMap::default(),
+            calls: Calls::default(),
         }
     }
 }
@@ -81,8 +86,30 @@ impl Watchdog {
             Entry::Vacant(new) => drop(new.insert((tracked.clone(), due))),
         }
         agenda.order.insert((due, tracked.id));
-        if due < agenda.looks_at {
-            agenda.looks_at = due;
+        self.look_by(agenda, due);
+    }
+
+    /// A call is under way that is overdue at this moment; whoever waits for it is woken then.
+    pub(super) fn call_begins(&self, until: Moment, waker: &Waker) -> (Moment, u64) {
+        let mut agenda = locked(&self.agenda);
+        let key = agenda.calls.begin(until, waker);
+        self.look_by(&mut agenda, until);
+        key
+    }
+
+    pub(super) fn call_ended(&self, key: (Moment, u64)) {
+        locked(&self.agenda).calls.end(key);
+    }
+
+    /// Wakes whoever waits for a call that is overdue.
+    fn wake_overdue(&self, now: Moment) {
+        let overdue = locked(&self.agenda).calls.overdue(now);
+        overdue.for_each(Waker::wake);
+    }
+
+    fn look_by(&self, agenda: &mut Agenda, moment: Moment) {
+        if moment < agenda.looks_at {
+            agenda.looks_at = moment;
             self.nudge.notify_one();
         }
     }
@@ -183,6 +210,7 @@ impl Watchdog {
     fn plan(&self, now: Moment) -> Moment {
         let mut agenda = locked(&self.agenda);
         let first = agenda.order.first().map_or(Moment::NEVER, |(due, _)| *due);
+        let first = first.min(agenda.calls.first());
         let over = agenda.looks_at <= now;
         agenda.looks_at = if over {
             first
@@ -214,6 +242,7 @@ impl Agenda {
 
 /// The watchdog's loop; it ends with its keeper.
 pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock) {
+    let _at_the_end = AtTheEnd(&watchdog);
     let mut timer = clock.timer().ok();
     loop {
         let next = watchdog.plan(clock.now());
@@ -232,7 +261,9 @@ pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock)
             () = watchdog.nudge.notified() => {}
         }
         let Some(core) = core.upgrade() else { return };
-        let (renew, expired) = watchdog.collect_due(clock.now());
+        let now = clock.now();
+        watchdog.wake_overdue(now);
+        let (renew, expired) = watchdog.collect_due(now);
         for tracked in expired {
             core.hold_ended(&tracked);
         }
@@ -242,14 +273,22 @@ pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock)
     }
 }
 
+/// Without the loop, as when the keeper's runtime has gone, nobody would ever wake those who wait.
+struct AtTheEnd<'a>(&'a Watchdog);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.wake_overdue(Moment::NEVER);
+    }
+}
+
 async fn renew_batch(core: Arc<Core>, batch: Vec<Arc<Tracked>>) {
     let claims: Vec<Claim> = batch.iter().map(|tracked| tracked.claim()).collect();
     let leases = batch.iter().map(|tracked| tracked.term().lease);
     let shortest = leases.min().unwrap_or_default();
     let sent = core.clock.now();
-    let answers = core
-        .bounded(shortest, "renewing leases", core.backend.renew(&claims))
-        .await;
+    let call = core.backend.renew(&claims);
+    let answers = core.limited(shortest, sent, "renewing leases", call).await;
     let now = core.clock.now();
     let answer_for = |place: usize| -> Result<Standing, Error> {
         let standings = answers.as_ref().map_err(Clone::clone)?;
