@@ -5,6 +5,7 @@ mod answers;
 mod cluster;
 mod loads;
 mod network;
+mod plain;
 mod processes;
 #[path = "../roles/mod.rs"]
 mod roles;

@@ -11,6 +11,7 @@ use redis::{RedisError, Value};
 
 use super::answer::{REDIS, meaning};
 use super::keys::Keys;
+use super::link::numbering::Doubts;
 use super::link::{Link, Script, Told};
 use super::route::Route;
 use super::wire::Asking;
@@ -44,6 +45,7 @@ pub(super) struct RedisBackend {
     pub(super) place: String,
     pub(super) waited: Waited,
     pub(super) record: Record,
+    pub(super) doubts: Doubts,
 }
 
 /// What was asked for the last claim, which is what is asked for the next one if the same party wants the same.
@@ -230,13 +232,16 @@ impl Backend for RedisBackend {
         let wanted = self.record.of(claim, &self.channel);
         let asking = Asking {
             keys: [&entrance.claims, entrance.order],
+            bucket: entrance.bucket,
+            count: entrance.count,
             id: &claim.id,
             rest: &wanted.rest,
+            lease: claim.lease,
             lease_ms: &wanted.lease_ms,
             tries: entry == Entry::Try,
+            doubts: &self.doubts,
         };
-        let bucket = entrance.bucket;
-        let answer = self.route.call_numbering(&scripts::ENTER, bucket, &asking);
+        let answer = self.route.enter(&scripts::ENTER, &asking);
         let read = |told: &Value| wire::entered(told, claim.lease);
         let standing = Self::read(answer.await, "asking for a lock", read)?;
         if let Standing::Waits { .. } = standing {
@@ -302,7 +307,9 @@ impl Backend for RedisBackend {
         };
         let args = [&claim.id.as_bytes()[..]];
         let answer = self.route.call(&scripts::RELEASE, &keys, &args, told).await;
-        Self::read(answer, "releasing a lock", wire::released)
+        let released = Self::read(answer, "releasing a lock", wire::released)?;
+        self.doubts.forget(&claim.id);
+        Ok(released)
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {

@@ -7,7 +7,8 @@
 //! its data can change under one that stands, after a while.
 //!
 //! What the next number will be can then be guessed: the claim brings it along, and the server need not put it into words.
-//! A claim that will likely have to wait brings none, and the server looks for others before it takes a number.
+//! A claim that will likely have to wait brings none, and the server looks for others before it takes a number. Where the
+//! number before it was told on this connection, the guess is not ahead of the counter: see [`super::link::numbering`].
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,8 +29,10 @@ pub(super) struct Counters([Counter; BUCKETS as usize]);
 pub(super) struct Counter {
     /// When it was last lifted.
     lifted: AtomicU64,
-    /// The last number that it gave, as far as is known here.
+    /// The last number that it gave, or will give to whoever is asking.
     last: AtomicU64,
+    /// The last number that was told here.
+    told: AtomicU64,
     /// Whoever asked last has to wait.
     crowded: AtomicBool,
 }
@@ -65,10 +68,16 @@ impl Counter {
         self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
+    /// Whether the number before this guess has been told, so that the counter stands no lower.
+    pub(super) fn told_before(&self, guess: u64) -> bool {
+        guess > 1 && self.told.load(Ordering::Relaxed) == guess - 1
+    }
+
     /// What it gave; nothing is known to whoever has to wait.
     pub(super) fn gave(&self, number: Option<u64>, guess: u64) {
         self.crowded.store(number.is_none(), Ordering::Relaxed);
         let Some(number) = number else { return };
+        self.told.store(number, Ordering::Relaxed);
         match number.cmp(&guess) {
             // Others here may have guessed on meanwhile.
             Greater => drop(self.last.fetch_max(number, Ordering::Relaxed)),

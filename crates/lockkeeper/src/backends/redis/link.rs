@@ -22,12 +22,11 @@ use super::answer;
 use super::node::Node;
 use super::packed::{self, Pack, Packed};
 use super::pipe::Pipe;
-use super::scripts::Numbering;
 use super::socket::timed_out;
-use super::wire::{self, Asking};
 use crate::lifecycle::deadline::Clock;
 use supervisor::supervise;
 
+pub(super) mod numbering;
 mod supervisor;
 
 /// No command takes longer, whoever asks.
@@ -260,33 +259,6 @@ impl Link {
     ) -> Result<Value, RedisError> {
         let pipe = self.connection().await?;
         self.call_on(&pipe, (script, keys, args), told).await
-    }
-
-    /// The same for a script that gives a number from the counter of a bucket.
-    pub(super) async fn call_numbering(
-        &self,
-        scripts: &Numbering,
-        bucket: u32,
-        asking: &Asking<'_>,
-    ) -> Result<Value, RedisError> {
-        let pipe = self.connection().await?;
-        let now = self.clock.now();
-        let counter = pipe.counters().of(bucket);
-        let lifts = counter.is_late(now);
-        let script = match lifts {
-            true => &scripts.lifting,
-            false => &scripts.counting,
-        };
-        let guess = counter.guess();
-        let claim = asking.claim(guess);
-        let (args, count) = asking.args(&claim);
-        let call = (&**script, &asking.keys[..], &args[..count]);
-        let told = self.call_on(&pipe, call, Told::InTurn).await?;
-        if lifts {
-            counter.lifted(now);
-        }
-        counter.gave(wire::number(&told), guess);
-        Ok(told)
     }
 
     /// On one connection and no other.

@@ -91,6 +91,7 @@ pub async fn connect(config: &Config) -> Result<Arc<dyn Backend>, Error> {
         place: config.place(),
         waited: backend::Waited::default(),
         record: backend::Record::default(),
+        doubts: link::numbering::Doubts::default(),
     };
     Ok(backend.shared())
 }

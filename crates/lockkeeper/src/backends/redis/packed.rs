@@ -49,8 +49,13 @@ pub(super) fn begin(to: &mut Vec<u8>, parts: usize) {
 
 /// The next part.
 pub(super) fn part(to: &mut Vec<u8>, part: &[u8]) {
-    line(to, b'$', part.len());
-    to.extend_from_slice(part);
+    part_of(to, &[part]);
+}
+
+/// The next part, in pieces.
+pub(super) fn part_of(to: &mut Vec<u8>, pieces: &[&[u8]]) {
+    line(to, b'$', pieces.iter().map(|piece| piece.len()).sum());
+    pieces.iter().for_each(|piece| to.extend_from_slice(piece));
     to.extend_from_slice(b"\r\n");
 }
 

@@ -50,6 +50,8 @@ struct Traffic {
     unsent: Vec<u8>,
     /// In the order in which they were asked.
     questions: VecDeque<Question>,
+    /// An answer that is told together with the next one.
+    kept: Option<Value>,
     /// Whether many answers came at once: then more than one is asking, and it is better to write together.
     crowded: bool,
 }
@@ -57,8 +59,17 @@ struct Traffic {
 struct Question {
     /// How many channels are still to be confirmed, which are answered by pushes.
     channels: usize,
-    /// Who asked, unless nobody waits for it.
-    tell: Option<oneshot::Sender<Value>>,
+    tell: Tell,
+}
+
+/// Who gets an answer.
+enum Tell {
+    Nobody,
+    Caller(oneshot::Sender<Value>),
+    /// Whoever asked the next question, along with its own answer.
+    WithNext,
+    /// Whoever asked this and the one before.
+    CallerOfBoth(oneshot::Sender<[Value; 2]>),
 }
 
 /// The writing end of a connection.
@@ -87,6 +98,7 @@ pub(super) fn pipe(
             writer: Some(writer),
             unsent: Vec::new(),
             questions: VecDeque::new(),
+            kept: None,
             crowded: false,
         }),
         mover: AtomicWaker::new(),
@@ -136,8 +148,18 @@ impl Pipe {
     /// first had something for them, and has something for us, which nobody waits for, before it does what it is asked.
     pub(super) fn ask_behind(&self, first: &impl Pack, cmd: &impl Pack) -> Answer {
         self.put(|traffic| {
-            traffic.put(first, 0, None);
-            traffic.add(cmd, 0)
+            let (tell, answer) = answer();
+            traffic.put_both((first, Tell::Nobody), (cmd, Tell::Caller(tell)));
+            answer
+        })
+    }
+
+    /// Asks two questions in one piece, which are answered together.
+    pub(super) fn ask_both(&self, first: &impl Pack, second: &impl Pack) -> Answer<[Value; 2]> {
+        self.put(|traffic| {
+            let (tell, answer) = answer();
+            traffic.put_both((first, Tell::WithNext), (second, Tell::CallerOfBoth(tell)));
+            answer
         })
     }
 
@@ -161,10 +183,15 @@ impl Pipe {
 
 /// The answer to a question, when it comes.
 #[derive(Debug)]
-pub(super) struct Answer(oneshot::Receiver<Value>);
+pub(super) struct Answer<T = Value>(oneshot::Receiver<T>);
 
-impl Future for Answer {
-    type Output = Result<Value, RedisError>;
+fn answer<T>() -> (oneshot::Sender<T>, Answer<T>) {
+    let (tell, told) = oneshot::channel();
+    (tell, Answer(told))
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, RedisError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let told = ready!(Pin::new(&mut self.0).poll(cx));
@@ -188,16 +215,28 @@ impl Shared {
 impl Traffic {
     /// Puts a question behind the others; a connection that is over, or takes nothing any more, gives no answer.
     fn add(&mut self, cmd: &impl Pack, channels: usize) -> Answer {
-        let (tell, told) = oneshot::channel();
-        self.put(cmd, channels, Some(tell));
-        Answer(told)
+        let (tell, answer) = answer();
+        if self.takes_more() {
+            self.put(cmd, channels, Tell::Caller(tell));
+        }
+        answer
     }
 
-    fn put(&mut self, cmd: &impl Pack, channels: usize, tell: Option<oneshot::Sender<Value>>) {
-        if self.writer.is_some() && self.unsent.len() < MOST_UNSENT {
-            self.questions.push_back(Question { channels, tell });
-            cmd.write(&mut self.unsent);
+    /// The same for two questions: both or none.
+    fn put_both(&mut self, first: (&impl Pack, Tell), second: (&impl Pack, Tell)) {
+        if self.takes_more() {
+            self.put(first.0, 0, first.1);
+            self.put(second.0, 0, second.1);
         }
+    }
+
+    fn takes_more(&self) -> bool {
+        self.writer.is_some() && self.unsent.len() < MOST_UNSENT
+    }
+
+    fn put(&mut self, cmd: &impl Pack, channels: usize, tell: Tell) {
+        self.questions.push_back(Question { channels, tell });
+        cmd.write(&mut self.unsent);
     }
 
     /// Writes what there is, if that can be done on the spot; false if something is left for the mover.
@@ -344,11 +383,16 @@ impl Traffic {
         } else if question.channels < channels {
             return Err(reply::Nonsense);
         }
-        if let Some(Question {
-            tell: Some(tell), ..
-        }) = self.questions.pop_front()
-        {
-            let _nobody_waits = tell.send(value);
+        match self.questions.pop_front().map(|question| question.tell) {
+            Some(Tell::Caller(tell)) => {
+                let _nobody_waits = tell.send(value);
+            }
+            Some(Tell::WithNext) => self.kept = Some(value),
+            Some(Tell::CallerOfBoth(tell)) => {
+                let first = self.kept.take().ok_or(reply::Nonsense)?;
+                let _nobody_waits = tell.send([first, value]);
+            }
+            Some(Tell::Nobody) | None => {}
         }
         Ok(())
     }

@@ -42,18 +42,16 @@ impl Route {
         }
     }
 
-    /// The same for a script that gives a number from the counter of a bucket.
-    pub(super) async fn call_numbering(
+    /// Brings a claim in, and gives it a number; answers as the scripts do.
+    pub(super) async fn enter(
         &self,
         scripts: &Numbering,
-        bucket: u32,
         asking: &Asking<'_>,
     ) -> Result<Value, RedisError> {
         match self {
-            Self::One(link) => link.call_numbering(scripts, bucket, asking).await,
+            Self::One(link) => link.enter(scripts, asking).await,
             Self::Sentinel(sentinel) => {
-                let master = &sentinel.master;
-                let told = master.call_numbering(scripts, bucket, asking).await;
+                let told = sentinel.master.enter(scripts, asking).await;
                 sentinel.heed(told)
             }
             // Data come to a node of a cluster by themselves, whoever is connected: every number is lifted there.

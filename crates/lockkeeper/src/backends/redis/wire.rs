@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::link::numbering::Doubts;
+use super::packed::Packed;
 use crate::backend::{ClaimView, LockView, Released, Standing, Wake};
 use crate::claim::{Claim, ClaimId, Party};
 use crate::{Mode, Name, Token, rule};
@@ -23,28 +25,28 @@ pub(super) fn lease_ms(lease: Duration) -> String {
 pub(super) struct Asking<'a> {
     /// The claims of the name, and the last order number given in its bucket.
     pub(super) keys: [&'a [u8]; 2],
+    pub(super) bucket: u32,
+    /// Asks for the next order number of the bucket.
+    pub(super) count: &'a Packed,
     pub(super) id: &'a ClaimId,
     /// Its record but for the order.
     pub(super) rest: &'a str,
+    pub(super) lease: Duration,
     pub(super) lease_ms: &'a str,
     /// It does not wait.
     pub(super) tries: bool,
+    pub(super) doubts: &'a Doubts,
 }
 
 impl Asking<'_> {
-    /// The claim with an order number that it may get. It has as many digits as the microseconds since 1970.
+    /// The claim with an order number that it may get.
     pub(super) fn claim(&self, guess: u64) -> Vec<u8> {
-        let mut claim = Vec::with_capacity(32 + self.rest.len());
-        claim.extend_from_slice(self.id.as_bytes());
-        let mut digits = [b'0'; 16];
-        let mut number = guess;
-        for digit in digits.iter_mut().rev() {
-            *digit += (number % 10) as u8;
-            number /= 10;
-        }
-        claim.extend_from_slice(&digits);
-        claim.extend_from_slice(self.rest.as_bytes());
-        claim
+        self.claim_parts(&digits(guess)).concat()
+    }
+
+    /// The same in parts: its id, the number, the rest of its record.
+    pub(super) fn claim_parts<'a>(&'a self, guess: &'a [u8; 16]) -> [&'a [u8]; 3] {
+        [self.id.as_bytes(), guess, self.rest.as_bytes()]
     }
 
     /// What the script gets besides its keys. To wait in line is the rule, and every argument costs the server time.
@@ -52,6 +54,16 @@ impl Asking<'_> {
         let args = [claim, self.lease_ms.as_bytes(), b"try"];
         (args, if self.tries { 3 } else { 2 })
     }
+}
+
+/// An order number. It has as many digits as the microseconds since 1970.
+pub(super) fn digits(mut number: u64) -> [u8; 16] {
+    let mut digits = [b'0'; 16];
+    for digit in digits.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    digits
 }
 
 /// The record of a claim but for its order: what it wants, where to ring, who is behind it.

@@ -28,7 +28,7 @@ if list.count == 0 then
   return number_alone(redis.pcall('SET', KEYS[2], micros, 'GET'))
 end
 
-local order = rising(redis.pcall('SET', KEYS[2], micros, 'GET'))
+local order = rising(redis.pcall('SET', KEYS[2], micros, 'GET'), list.first_order)
 local function step_in()
   if list.unfold then
     list.unfold()

@@ -18,13 +18,14 @@ if not held then
   end
 end
 
--- Numbers in order of time, and rising whatever the clock does; as text. `before` is what the counter was.
-local function rising(before)
+-- Numbers in order of time, and rising whatever the clock does; as text. `before` is what the counter was, `ahead` the
+-- number of a claim that was alone: one that came by plain commands may be there before it is counted.
+local function rising(before, ahead)
   if type(before) == 'table' then
     error(before)
   end
-  local number = tonumber(before)
-  if not number or number < tonumber(micros) then
+  local number = math.max(tonumber(before) or 0, ahead or 0)
+  if number < tonumber(micros) then
     return micros
   end
   local order = string.format('%.0f', number + 1)

@@ -76,7 +76,7 @@ local function unfold(claims, held)
   local ends = redis.call('PEXPIRETIME', claims)
   list.count, list.holders, list.kind, list.permits, list.lasts = 1, 0, 'x', 0, 0
   join(list, mode)
-  list.first_end = ends
+  list.first_order, list.first_end = order, ends
   list.unfold = function()
     -- Left behind by a list whose head somebody deleted, or the server dropped for want of memory: nobody holds by it.
     redis.call('DEL', list.records, list.queue, list.ends)
