@@ -208,6 +208,40 @@ async fn a_full_server_takes_no_more_but_renews_and_releases() {
     assert_eq!(crate::stage::keys_left(&server), Vec::<String>::new());
 }
 
+/// A head says until when nobody can die. It is not written anew by who has nothing else to write: a full server would refuse
+/// that, and with it the renewal.
+// proves: L8
+#[tokio::test]
+async fn a_full_server_keeps_a_line_whose_first_lease_has_ended() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    let [first, behind] = [(); 2].map(|()| exclusive("n"));
+    let short = claim("n", Mode::Exclusive, Duration::from_millis(300));
+    for claim in [&first, &short, &behind] {
+        one.enter(claim, Entry::Queue).await.unwrap();
+    }
+    assert_eq!(one.release(&short).await.unwrap(), Released::Freed);
+    tokio::time::sleep(short.lease * 2).await;
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let gone = exclusive("n");
+    for _ in 0..2 {
+        let all = [gone.clone(), first.clone(), behind.clone()];
+        let standings = one.renew(&all).await.unwrap();
+        assert!(matches!(
+            standings[..],
+            [
+                Standing::Gone,
+                Standing::Holds { .. },
+                Standing::Waits { ahead: 1, .. }
+            ]
+        ));
+    }
+    assert_eq!(one.release(&first).await.unwrap(), Released::Freed);
+    order(one.renew(std::slice::from_ref(&behind)).await.unwrap()[0]);
+    assert_eq!(one.release(&behind).await.unwrap(), Released::Freed);
+    assert_eq!(crate::stage::keys_left(&server), Vec::<String>::new());
+}
+
 // bug 73: what eviction does, so that the caveat is no guess.
 #[tokio::test]
 async fn eviction_takes_locks_away_and_that_is_noticed() {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::backend::{Entry, Standing, Wake, Wakes};
+use lockkeeper::backend::{Entry, Released, Standing, Wake, Wakes};
 use lockkeeper::claim::Claim;
 use lockkeeper_testbed::Redis;
 
-use crate::stage::{backend, client_commands, exclusive, keeper, order, soon};
+use crate::stage::{backend, calls, client_commands, exclusive, keeper, order, soon};
 
 // proves: W6
 // bug 42, bug 43
@@ -140,6 +140,58 @@ async fn the_next_who_lives_is_told() {
     tokio::time::sleep(dead.lease * 2).await;
     one.release(&first).await.unwrap();
     pushed(wakes, &next).await;
+}
+
+/// One whose lease is shorter than all others' lines up behind them, and dies: when its turn comes it is passed over, by
+/// the release itself.
+// proves: W5, L11
+#[tokio::test]
+async fn a_shorter_lease_than_all_others_is_seen_to_end() {
+    let server = Redis::start().unwrap();
+    let (one, two) = (backend(&server.url()).await, backend(&server.url()).await);
+    let [first, second, last] = [(); 3].map(|()| exclusive("n"));
+    let dead = Claim {
+        lease: Duration::from_millis(300),
+        ..exclusive("n")
+    };
+    let wakes = two.wakes();
+    order(one.enter(&first, Entry::Queue).await.unwrap());
+    for behind in [&second, &dead] {
+        waits(one.enter(behind, Entry::Queue).await.unwrap());
+    }
+    waits(two.enter(&last, Entry::Queue).await.unwrap());
+    one.release(&first).await.unwrap();
+    tokio::time::sleep(dead.lease * 2).await;
+    one.release(&second).await.unwrap();
+    pushed(wakes, &last).await;
+}
+
+/// Once the first lease of a line has ended, somebody has to see who died; those after it need not.
+// proves: W6
+#[tokio::test]
+async fn a_line_is_quick_again_after_its_first_lease_has_ended() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    let short = Claim {
+        lease: Duration::from_millis(200),
+        ..exclusive("n")
+    };
+    let line: Vec<Claim> = (0..20).map(|_| exclusive("n")).collect();
+    order(one.enter(&short, Entry::Queue).await.unwrap());
+    for behind in &line {
+        waits(one.enter(behind, Entry::Queue).await.unwrap());
+    }
+    one.release(&short).await.unwrap();
+    tokio::time::sleep(short.lease * 2).await;
+    // What only the long way asks.
+    let before = calls(&server, &["zcard"]);
+    for claim in &line[..19] {
+        assert_eq!(one.release(claim).await.unwrap(), Released::Freed);
+        waits(one.enter(&exclusive("n"), Entry::Queue).await.unwrap());
+    }
+    let long = calls(&server, &["zcard"]) - before;
+    // Whoever comes first after 50 ms has its number lifted, which is a long way too.
+    assert!((1..10).contains(&long), "{long} of 38 went the long way");
 }
 
 fn waits(standing: Standing) {

@@ -36,6 +36,7 @@ local function step_in()
   redis.call('HSET', list.records, id, order .. rest)
   redis.call('ZADD', list.queue, order, id)
   redis.call('ZADD', list.ends, string.format('%.0f', now_ms + lease), id)
+  look_ahead(list)
   keep_keys(list, lease)
 end
 

@@ -61,9 +61,9 @@ local function open(claims, head)
   if list.count == 0 or not list.first_dies or redis.call('EXISTS', list.records) == 0 then
     error({ err = 'TRYAGAIN a part of the list is elsewhere' })
   end
-  local holders, kind, permits, lasts = string.match(head, '^(%d+) (%a) (%d+) (%d+)$', #HEAD + 1)
+  local holders, kind, permits, lasts, safe = string.match(head, '^(%d+) (%a) (%d+) (%d+) (%d+)$', #HEAD + 1)
   list.holders, list.kind, list.permits = tonumber(holders), kind, tonumber(permits)
-  list.lasts = tonumber(lasts)
+  list.lasts, list.safe = tonumber(lasts), tonumber(safe)
   list.head = head
   return list
 end
@@ -74,7 +74,7 @@ local function unfold(claims, held)
   local list = list_at(claims)
   local id, order, mode = alone(held)
   local ends = redis.call('PEXPIRETIME', claims)
-  list.count, list.holders, list.kind, list.permits, list.lasts = 1, 0, 'x', 0, 0
+  list.count, list.holders, list.kind, list.permits, list.lasts, list.safe = 1, 0, 'x', 0, 0, ends
   join(list, mode)
   list.first_order, list.first_end = order, ends
   list.unfold = function()
@@ -87,8 +87,10 @@ local function unfold(claims, held)
   return list
 end
 
--- The keys outlive the longest lease in them by up to half of it, so that not every claim has to prolong them.
+-- A lease in the list starts anew. The keys outlive the longest lease in them by up to half of it, so that not every claim has
+-- to prolong them.
 local function keep_keys(list, lease)
+  list.safe = math.min(list.safe, now_ms + lease)
   local ends = math.max(now_ms + lease, list.first_end or 0)
   if ends <= list.lasts then
     return
@@ -147,11 +149,19 @@ local function bury(list)
   end
 end
 
+-- Nobody dies before the first lease ends. The head is written for this, so it is only for those who have written something
+-- that needs no memory: a full server refuses the first write only.
+local function look_ahead(list)
+  if list.count > 0 and list.safe <= now_ms then
+    list.safe = tonumber(redis.call('ZRANGE', list.ends, 0, 0, 'WITHSCORES')[2]) or list.safe
+  end
+end
+
 local function store(list)
   if list.count == 0 then
     return
   end
-  local head = HEAD .. string.format('%d %s %d %.0f', list.holders, list.kind, list.permits, list.lasts)
+  local head = string.format('%s%d %s %d %.0f %.0f', HEAD, list.holders, list.kind, list.permits, list.lasts, list.safe)
   if head == list.head then
     return
   end
@@ -209,6 +219,7 @@ local function renew(list, id, lease)
   -- First an expiry, which needs no memory: a full server refuses the first write only.
   redis.call('PEXPIREAT', list.ends, string.format('%.0f', math.max(list.lasts, now_ms + lease)))
   redis.call('ZADD', list.ends, 'XX', string.format('%.0f', now_ms + lease), id)
+  look_ahead(list)
   keep_keys(list, lease)
   store(list)
 end

@@ -7,5 +7,8 @@ end
 local list = open(KEYS[1], held)
 bury(list)
 local was_there = take_out(list, ARGV[1])
+if was_there then
+  look_ahead(list)
+end
 promote(list)
 return was_there and 1 or 0
