@@ -89,16 +89,18 @@ impl Watchdog {
         self.look_by(agenda, due);
     }
 
-    /// A call is under way that is overdue at this moment; whoever waits for it is woken then.
-    pub(super) fn call_begins(&self, until: Moment, waker: &Waker) -> (Moment, u64) {
+    /// A call is under way that is overdue at this moment; whoever waits for it is woken then. Nothing if the loop has ended.
+    pub(super) fn call_begins(&self, until: Moment, waker: &Waker) -> Option<(Moment, u64)> {
         let mut agenda = locked(&self.agenda);
-        let key = agenda.calls.begin(until, waker);
+        let key = agenda.calls.begin(until, waker)?;
         self.look_by(&mut agenda, until);
-        key
+        Some(key)
     }
 
     pub(super) fn call_ended(&self, key: (Moment, u64)) {
-        locked(&self.agenda).calls.end(key);
+        let ended = locked(&self.agenda).calls.end(key);
+        // Not while it is locked: what a waker does when it is dropped is its own affair.
+        drop(ended);
     }
 
     /// Wakes whoever waits for a call that is overdue.
@@ -241,8 +243,17 @@ impl Agenda {
 }
 
 /// The watchdog's loop; it ends with its keeper.
-pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock) {
-    let _at_the_end = AtTheEnd(&watchdog);
+pub(crate) fn run(
+    core: Weak<Core>,
+    watchdog: Arc<Watchdog>,
+    clock: Clock,
+) -> impl Future<Output = ()> + Send {
+    // Also of a loop that never began.
+    let at_the_end = AtTheEnd(watchdog);
+    async move { look_after(core, &at_the_end.0, clock).await }
+}
+
+async fn look_after(core: Weak<Core>, watchdog: &Watchdog, clock: Clock) {
     let mut timer = clock.timer().ok();
     loop {
         let next = watchdog.plan(clock.now());
@@ -274,11 +285,12 @@ pub(crate) async fn run(core: Weak<Core>, watchdog: Arc<Watchdog>, clock: Clock)
 }
 
 /// Without the loop, as when the keeper's runtime has gone, nobody would ever wake those who wait.
-struct AtTheEnd<'a>(&'a Watchdog);
+struct AtTheEnd(Arc<Watchdog>);
 
-impl Drop for AtTheEnd<'_> {
+impl Drop for AtTheEnd {
     fn drop(&mut self) {
-        self.0.wake_overdue(Moment::NEVER);
+        let waiting = locked(&self.0.agenda).calls.at_the_end();
+        waiting.for_each(Waker::wake);
     }
 }
 

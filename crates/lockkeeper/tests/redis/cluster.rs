@@ -66,11 +66,15 @@ impl<'a> Move<'a> {
         let Some(key) = keys.lines().next() else {
             return false;
         };
+        self.carry(key);
+        true
+    }
+
+    fn carry(&self, key: &str) {
         let port = self.to.address().port().to_string();
         self.from
             .ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])
             .unwrap();
-        true
     }
 
     fn finish(&self) {
@@ -144,6 +148,38 @@ async fn the_last_claim_of_a_list_goes_while_its_slot_moves() {
     assert_eq!(told, [Standing::Gone; 2]);
     for node in cluster.nodes() {
         assert_eq!(keys_left(node), Vec::<String>::new());
+    }
+}
+
+/// Whichever key of a list has moved already: a release that is refused has done nothing, so that asked again it lets go and
+/// tells the next.
+// proves: L5, W1
+#[tokio::test]
+async fn a_release_is_whole_or_not_at_all_while_a_slot_moves() {
+    let cluster = RedisCluster::start().unwrap();
+    let one = backend(&url(&cluster)).await;
+    for part in ["r", "q", "e"] {
+        let name = format!("without-{part}");
+        let [first, next, last] = [(); 3].map(|()| exclusive(&name));
+        for claim in [&first, &next, &last] {
+            insist(|| one.enter(claim, Entry::Queue)).await;
+        }
+        let moving = Move::of(&cluster, &name);
+        let keys = moving.from.ask(&["KEYS", &format!("lk:*:{part}:{name}")]);
+        moving.begin();
+        moving.carry(keys.unwrap().text().trim());
+        let refused = tokio::time::timeout(Duration::from_millis(300), one.release(&first)).await;
+        assert!(!matches!(refused, Ok(Ok(_))), "{part} is elsewhere");
+        while moving.step() {}
+        moving.finish();
+        let released = insist(|| one.release(&first)).await;
+        assert_eq!(released, Released::Freed, "with {part} moved");
+        let told = insist(|| one.renew(std::slice::from_ref(&next))).await;
+        order(told[0]);
+        for claim in [&next, &last] {
+            let released = insist(|| one.release(claim)).await;
+            assert_eq!(released, Released::Freed);
+        }
     }
 }
 

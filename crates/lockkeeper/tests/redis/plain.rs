@@ -109,6 +109,44 @@ async fn a_lost_answer_to_a_wrong_guess_is_not_believed() {
     assert_eq!(keys_left(&server), Vec::<String>::new());
 }
 
+/// A question whose connection was given up can reach the server later than the next one, and puts the claim there under the
+/// old guess. The next one must not be told that this is its number.
+// proves: L5, F1
+// bug 58
+#[tokio::test]
+async fn a_question_that_comes_late_is_not_believed() {
+    let server = Redis::start().unwrap();
+    let (proxy, one, two) = two_keepers(&server).await;
+    cycle(&*two).await;
+    cycle(&*one).await;
+    let theirs = cycle(&*two).await;
+    proxy.lose(ReplyLoss::next(1).reset()).unwrap();
+    let claim = exclusive("n");
+    one.enter(&claim, Entry::Queue).await.unwrap_err();
+    proxy.heal().unwrap();
+    assert!(shown(&*two).await <= theirs, "nobody may believe in it");
+    let keep = "redis.call('COPY', redis.call('KEYS', 'lk:{*}:k:n')[1], 'sent')";
+    server.ask(&["EVAL", keep, "0"]).unwrap();
+    // What follows on the new connection has long gaps.
+    insist(|| one.renew(&[])).await;
+    proxy.delay_replies(Duration::from_millis(50)).unwrap();
+    let key = keys_left(&server).remove(0);
+    let late = "return redis.call('SET', KEYS[1], redis.call('GET', 'sent'), 'NX', 'PX', 60000)";
+    let arrive = async {
+        let arrives = || server.ask(&["EVAL", late, "1", &key]).unwrap().text() == "OK";
+        while !arrives() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let enter = insist(|| one.enter(&claim, Entry::Queue));
+    let ((), number) = soon(async { tokio::join!(arrive, enter) }).await;
+    let number = order(number);
+    assert!(number > theirs, "{number}, and another had {theirs}");
+    assert_eq!(shown(&*two).await, number);
+    assert_eq!(one.release(&claim).await.unwrap(), Released::Freed);
+    assert_eq!(keys_left(&server), Vec::<String>::new());
+}
+
 /// The same for a call that was dropped before its answer came, and for one that somebody lines up behind meanwhile.
 // proves: L5, L9
 #[tokio::test]

@@ -171,6 +171,36 @@ async fn numbers_are_counted_on_and_lifted_to_the_time_before_old_data_can_repea
     assert!(reconnected > emptied, "{reconnected} after {emptied}");
 }
 
+/// Whatever becomes of counters and clocks, nobody overtakes who holds.
+// proves: L1, F1
+#[tokio::test]
+async fn a_counter_that_went_back_lets_nobody_overtake() {
+    let server = Redis::start().unwrap();
+    let one = backend(&server.url()).await;
+    let line = [(); 4].map(|()| exclusive("n"));
+    for claim in &line[..2] {
+        one.enter(claim, Entry::Queue).await.unwrap();
+    }
+    // By the quick way, as this takes less than 50 ms;
+    set_counters_back(&server);
+    one.enter(&line[2], Entry::Queue).await.unwrap();
+    // and by the long one, behind numbers that are ahead of the clock.
+    let ahead = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+      redis.call('ZINCRBY', KEYS[1], 3600000000, id) end";
+    let queue = server.ask(&["KEYS", "lk:{*}:q:n"]).unwrap().text();
+    server.ask(&["EVAL", ahead, "1", queue.trim()]).unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    one.enter(&line[3], Entry::Queue).await.unwrap();
+    let standings = one.renew(&line).await.unwrap();
+    order(standings[0]);
+    for (place, standing) in standings.into_iter().enumerate().skip(1) {
+        assert!(
+            matches!(standing, Standing::Waits { ahead, .. } if ahead == place),
+            "{place}: {standing:?}"
+        );
+    }
+}
+
 // A full server refuses to take more, and lets go of what it has.
 // proves: L8
 #[tokio::test]

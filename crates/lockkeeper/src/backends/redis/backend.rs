@@ -1,4 +1,4 @@
-//! The verbs: each is one call of its script.
+//! The verbs: each is one call of its script, but for a claim that is likely to be alone as it enters.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -20,6 +20,9 @@ use crate::lifecycle::deadline::Moment;
 /// So long after it was lifted a counter may be used as it is.
 const LATELY: Duration = Duration::from_millis(50);
 
+/// A counter that stands lower was never lifted.
+const LOWEST: u64 = 1_000_000_000_000_000;
+
 /// What is known of the counters of all buckets, on one connection.
 #[derive(Debug)]
 pub(super) struct Counters([Counter; BUCKETS as usize]);
@@ -33,7 +36,7 @@ pub(super) struct Counter {
     last: AtomicU64,
     /// The last number that was told here.
     told: AtomicU64,
-    /// Whoever asked last has to wait.
+    /// Whoever asked last was given none, as one who has to wait.
     crowded: AtomicBool,
 }
 
@@ -70,7 +73,18 @@ impl Counter {
 
     /// Whether the number before this guess has been told, so that the counter stands no lower.
     pub(super) fn told_before(&self, guess: u64) -> bool {
-        guess > 1 && self.told.load(Ordering::Relaxed) == guess - 1
+        guess > LOWEST && self.told.load(Ordering::Relaxed) == guess - 1
+    }
+
+    /// Whether it gave less than a guess that it had told the number before of. Then its data are older than they were, and
+    /// everybody here lifts it.
+    pub(super) fn went_back(&self, number: Option<u64>, guess: u64) -> bool {
+        let back = number.is_none_or(|number| number < guess);
+        if back {
+            self.told.store(0, Ordering::Relaxed);
+            self.lifted.store(0, Ordering::Relaxed);
+        }
+        back
     }
 
     /// What it gave; nothing is known to whoever has to wait.

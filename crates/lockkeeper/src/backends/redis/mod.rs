@@ -1,7 +1,8 @@
-//! `redis://`: the lists live in a Redis server (7.0 or later, or Valkey), one Lua script per verb.
+//! `redis://`: the lists live in a Redis server (7.0 or later, or Valkey), one Lua script per verb, and a way in without.
 //!
 //! **Keys.** All keys of a name are in one hash slot: `PREFIX:{BUCKET}:k:NAME` is the name's own. A claim
-//! that is alone is its plain value, whose expiry is the lease: one call in, one call out. As soon as
+//! that is alone is its plain value, whose expiry is the lease: one call in, one call out; and if it was likely to be
+//! alone, that call is no script but two plain commands. As soon as
 //! a second claim stands in line, the value is the head of a list and there are three keys beside it:
 //! `…:r:NAME`, the records by claim; `…:q:NAME`, the queue by order number; `…:e:NAME`, the ends of the
 //! leases. So nothing that a hand-over does grows with the number of waiters. All four expire soon after the
@@ -15,7 +16,7 @@
 //!
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~lk:* &lk:wake:* -@all +eval +evalsha +time +exists +del +set +get +incr
-//!   +hset +hsetnx +hget +hlen +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
+//!   +hset +hsetnx +hget +hgetall +hdel +zadd +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat
 //!   +pexpiretime +publish +subscribe +lpush +ltrim +scan +ping +info +config|get
 //! ```
 //!

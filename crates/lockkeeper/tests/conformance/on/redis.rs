@@ -14,7 +14,7 @@ use lockkeeper::conformance::Engine;
 use lockkeeper_testbed::{Redis, RedisCluster, Sentinels};
 
 /// The commands that a user of the Redis backend needs.
-const LEAST: &str = "+eval +evalsha +time +exists +del +set +get +incr +hset +hsetnx +hget +hlen +hgetall +hdel +zadd \
+const LEAST: &str = "+eval +evalsha +time +exists +del +set +get +incr +hset +hsetnx +hget +hgetall +hdel +zadd \
      +zrem +zrank +zscore +zrange +zrangebyscore +zcard +pexpire +pexpireat +pexpiretime +publish +subscribe \
      +lpush +ltrim +scan +ping +info +config|get";
 /// What it needs on a cluster besides.

@@ -7,7 +7,9 @@
 //!
 //! If it is another number, somebody else came by, and the claim stands there under one that may be somebody's already.
 //! Nobody believes in it: it goes out and comes in by the script. It does the same where an answer was lost, since nobody
-//! knows what it said. A server spends half the time on two commands that it spends on the shortest script.
+//! knows what it said; and as that `SET` may reach the server at any later moment, by a connection that was given up, its
+//! number is kept in mind and never believed. A server spends half the time on two commands that it spends on the
+//! shortest script.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,11 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 use redis::{RedisError, Value};
 
+use super::super::answer;
 use super::super::packed::{self, Pack};
 use super::super::pipe::Pipe;
 use super::super::scripts::{self, Numbering};
 use super::super::wire::{self, Asking};
 use super::{Link, Told};
+use crate::backend::Standing;
 use crate::claim::ClaimId;
 use crate::lifecycle::deadline::Moment;
 
@@ -31,8 +35,8 @@ impl Link {
         asking: &Asking<'_>,
     ) -> Result<Value, RedisError> {
         let pipe = self.connection().await?;
-        if asking.doubts.is_about(asking.id) {
-            Box::pin(self.settle(&pipe, asking)).await?;
+        if let Some(doubted) = asking.doubts.guess_of(asking.id) {
+            return Box::pin(self.enter_anew(&pipe, scripts, asking, doubted)).await;
         }
         let now = self.clock.now();
         let counter = pipe.counters().of(asking.bucket);
@@ -45,27 +49,17 @@ impl Link {
                 }
                 Plainly::Busy => guess = 0,
                 Plainly::Misnumbered(number) => {
-                    counter.gave(number, guess);
-                    // It gave more before: its data are older than they were.
-                    lifts = number.is_none_or(|number| number < guess);
+                    lifts = counter.went_back(number, guess);
+                    if !lifts {
+                        counter.gave(number, guess);
+                    }
                     guess = counter.guess();
                     Box::pin(self.settle(&pipe, asking)).await?;
+                    asking.doubts.forget(asking.id);
                 }
             }
         }
-        let script = match lifts {
-            true => &scripts.lifting,
-            false => &scripts.counting,
-        };
-        let claim = asking.claim(guess);
-        let (args, count) = asking.args(&claim);
-        let call = (&**script, &asking.keys[..], &args[..count]);
-        let told = self.call_on(&pipe, call, Told::InTurn).await?;
-        if lifts {
-            counter.lifted(now);
-        }
-        counter.gave(wire::number(&told), guess);
-        Ok(told)
+        self.enter_by(scripts, &pipe, asking, (lifts, guess)).await
     }
 
     async fn enter_plainly(
@@ -75,7 +69,7 @@ impl Link {
         (guess, now): (u64, Moment),
     ) -> Result<Plainly, RedisError> {
         // Whatever happens to the answer, or to whoever waits for it.
-        let doubt = asking.doubts.about(asking, now);
+        let doubt = asking.doubts.about(asking, guess, now);
         let take = Take { asking, guess };
         let told = self.answered(pipe.ask_both(&take, asking.count)).await?;
         let outcome = Plainly::told(told, guess);
@@ -85,13 +79,54 @@ impl Link {
         outcome
     }
 
+    async fn enter_by(
+        &self,
+        scripts: &Numbering,
+        pipe: &Pipe,
+        asking: &Asking<'_>,
+        (lifts, guess): (bool, u64),
+    ) -> Result<Value, RedisError> {
+        let lifted = lifts.then(|| self.clock.now());
+        let script = match lifts {
+            true => &scripts.lifting,
+            false => &scripts.counting,
+        };
+        let claim = asking.claim(guess);
+        let (args, count) = asking.args(&claim);
+        let call = (&**script, &asking.keys[..], &args[..count]);
+        let told = self.call_on(pipe, call, Told::InTurn).await?;
+        let counter = pipe.counters().of(asking.bucket);
+        if let Some(asked) = lifted {
+            counter.lifted(asked);
+        }
+        counter.gave(wire::number(&told), guess);
+        Ok(told)
+    }
+
+    /// Brings a claim in that may be there under a doubted number, or may yet come there.
+    async fn enter_anew(
+        &self,
+        pipe: &Pipe,
+        scripts: &Numbering,
+        asking: &Asking<'_>,
+        doubted: u64,
+    ) -> Result<Value, RedisError> {
+        loop {
+            self.settle(pipe, asking).await?;
+            let told = self.enter_by(scripts, pipe, asking, (true, 0)).await?;
+            match wire::entered(&told, asking.lease) {
+                Some(Standing::Holds { order, .. }) if order == doubted => {}
+                _ => return Ok(told),
+            }
+        }
+    }
+
     /// Takes a claim out of which nobody knows where it stands.
     async fn settle(&self, pipe: &Pipe, asking: &Asking<'_>) -> Result<(), RedisError> {
         let id = &asking.id.as_bytes()[..];
         let call = (&*scripts::RELEASE, &asking.keys[..1], &[id][..]);
-        self.call_on(pipe, call, Told::InTurn).await?;
-        asking.doubts.forget(asking.id);
-        Ok(())
+        let told = self.call_on(pipe, call, Told::InTurn).await;
+        told.map(drop).map_err(answer::in_doubt)
     }
 }
 
@@ -115,7 +150,7 @@ impl Pack for Take<'_> {
 #[derive(Debug, PartialEq)]
 enum Plainly {
     Holds,
-    /// Somebody has the name, and nothing was changed.
+    /// Somebody has the name; a number was counted for nobody.
     Busy,
     /// It stands there under another number than it got; or under one that nobody gave.
     Misnumbered(Option<u64>),
@@ -124,24 +159,35 @@ enum Plainly {
 impl Plainly {
     /// An error if the claim was refused.
     fn told([taken, number]: [Value; 2], guess: u64) -> Result<Self, RedisError> {
-        if taken.extract_error()? != Value::Okay {
-            return Ok(Self::Busy);
-        }
-        Ok(match wire::number(&number) {
-            Some(number) if number == guess => Self::Holds,
-            number => Self::Misnumbered(number),
+        let taken = taken.extract_error()? == Value::Okay;
+        let number = wire::number(&number);
+        Ok(match taken {
+            true if number == Some(guess) => Self::Holds,
+            true => Self::Misnumbered(number),
+            false => Self::Busy,
         })
     }
 }
 
-/// Claims that may stand under a number which is not theirs.
+/// Claims that may stand under a number which is not theirs, or may yet come to; each was sent by plain commands once.
 #[derive(Debug, Default)]
-pub(in super::super) struct Doubts(Mutex<HashMap<ClaimId, Moment, RandomState>>);
+pub(in super::super) struct Doubts(Mutex<HashMap<ClaimId, Doubted, RandomState>>);
+
+#[derive(Debug)]
+struct Doubted {
+    guess: u64,
+    /// What was sent has ended by then, even if it lay in some buffer for a lease.
+    until: Moment,
+}
 
 impl Doubts {
-    fn is_about(&self, claim: &ClaimId) -> bool {
+    /// The number under which this claim is not to be believed in.
+    fn guess_of(&self, claim: &ClaimId) -> Option<u64> {
         let claims = self.claims();
-        !claims.is_empty() && claims.contains_key(claim)
+        if claims.is_empty() {
+            return None;
+        }
+        claims.get(claim).map(|doubted| doubted.guess)
     }
 
     /// It has been taken out.
@@ -152,16 +198,17 @@ impl Doubts {
         }
     }
 
-    fn about<'a>(&'a self, asking: &Asking<'_>, now: Moment) -> Doubt<'a> {
+    fn about<'a>(&'a self, asking: &Asking<'_>, guess: u64, now: Moment) -> Doubt<'a> {
+        let until = now + asking.lease.saturating_mul(2);
         Doubt {
             doubts: self,
             claim: *asking.id,
             now,
-            until: now + asking.lease * 2,
+            doubted: Some(Doubted { guess, until }),
         }
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Moment, RandomState>> {
+    fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Doubted, RandomState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,21 +218,22 @@ struct Doubt<'a> {
     doubts: &'a Doubts,
     claim: ClaimId,
     now: Moment,
-    /// What was sent before now has ended by then, even if it lay in the server's buffer for a while.
-    until: Moment,
+    doubted: Option<Doubted>,
 }
 
 impl Doubt<'_> {
-    fn over(self) {
-        std::mem::forget(self);
+    fn over(mut self) {
+        self.doubted = None;
     }
 }
 
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
-        let mut claims = self.doubts.claims();
-        claims.retain(|_, until| *until > self.now);
-        claims.insert(self.claim, self.until);
+        if let Some(doubted) = self.doubted.take() {
+            let mut claims = self.doubts.claims();
+            claims.retain(|_, other| other.until > self.now);
+            claims.insert(self.claim, doubted);
+        }
     }
 }
 

@@ -28,7 +28,13 @@ if list.count == 0 then
   return number_alone(redis.pcall('SET', KEYS[2], micros, 'GET'))
 end
 
-local order = rising(redis.pcall('SET', KEYS[2], micros, 'GET'), list.first_order)
+local last, last_order
+if list.unfold then
+  last_order = list.first_order
+else
+  last, last_order = unpack(redis.call('ZRANGE', list.queue, -1, -1, 'WITHSCORES'))
+end
+local order = rising(redis.pcall('SET', KEYS[2], micros, 'GET'), last_order)
 local function step_in()
   if list.unfold then
     list.unfold()
@@ -40,7 +46,6 @@ local function step_in()
   keep_keys(list, lease)
 end
 
-local before = not list.unfold and redis.call('ZRANGE', list.queue, -1, -1)[1]
 local fine, why = pcall(step_in)
 if not fine then
   -- A right was taken away, or a key is elsewhere: nothing may stay half done, or for ever.
@@ -61,5 +66,5 @@ store(list)
 if holds then
   return order
 end
-local ends = list.first_end or redis.call('ZSCORE', list.ends, before)
+local ends = list.first_end or redis.call('ZSCORE', list.ends, last)
 return { 2, list.count - 1, ends - now_ms }

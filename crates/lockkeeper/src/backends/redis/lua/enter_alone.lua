@@ -19,12 +19,12 @@ if not held then
 end
 
 -- Numbers in order of time, and rising whatever the clock does; as text. `before` is what the counter was, `ahead` the
--- number of a claim that was alone: one that came by plain commands may be there before it is counted.
+-- number of whoever is last in line: one that came by plain commands may be there before it is counted.
 local function rising(before, ahead)
   if type(before) == 'table' then
     error(before)
   end
-  local number = math.max(tonumber(before) or 0, ahead or 0)
+  local number = math.max(tonumber(before) or 0, tonumber(ahead or 0))
   if number < tonumber(micros) then
     return micros
   end

@@ -6,17 +6,22 @@ if head and string.sub(head, 1, 23) == 'a list of claims 1 x 0 ' then
   local now_ms, safe = string.sub(clock(), 1, -4), string.sub(head, 38)
   local till = string.format('%d', now_ms + ARGV[2])
   -- All keys are read before the first is written, as in list.lua.
-  if #till == 13 and #safe == 13 and till <= string.sub(head, 24, 36) and till >= safe and safe > now_ms
+  if #till == 13 and #head == 50 and till <= string.sub(head, 24, 36) and till >= safe and safe > now_ms
     and redis.call('EXISTS', records, queue, ends) == 3 then
     local id, count = string.sub(claim, 1, 16), redis.call('INCR', KEYS[2])
     local order = string.format('%d', count)
     -- Whoever is not in the queue is in no line: if one of these is refused, the others do no harm.
     if count >= 1e15 and redis.call('HSETNX', records, id, order .. string.sub(claim, 33)) == 1 then
-      local ahead = redis.call('HLEN', records) - 1
       redis.call('ZADD', ends, till, id)
       redis.call('ZADD', queue, order, id)
-      -- Whoever is next has to look when the one who holds may have died, the others when they renew.
-      return { 2, ahead, ahead == 1 and safe - now_ms or tonumber(ARGV[2]) }
+      local ahead = redis.call('ZRANK', queue, id)
+      if ahead > 0 then
+        return { 2, ahead, safe - now_ms }
+      end
+      -- The counter has gone back, and whoever holds must not be overtaken.
+      redis.call('ZREM', queue, id)
+      redis.call('ZREM', ends, id)
+      redis.call('HDEL', records, id)
     end
   end
 end

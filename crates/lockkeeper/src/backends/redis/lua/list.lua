@@ -200,7 +200,7 @@ local function promote(list)
   end
 end
 
--- Gone: 0, 0, 0. Holds: 1, order, lease left. Waits: 2, how many are ahead, when the lease just ahead ends.
+-- Gone: 0, 0, 0. Holds: 1, order, lease left. Waits: 2, how many are ahead, how long the one just ahead surely lives.
 local function standing(list, id)
   local place = list.count > 0 and redis.call('ZRANK', list.queue, id)
   if not place then

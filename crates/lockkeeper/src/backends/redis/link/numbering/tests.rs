@@ -18,7 +18,8 @@ fn it_holds_by_its_number_only() {
         let told = told(Value::Okay, none);
         assert_eq!(told, Ok(Plainly::Misnumbered(None)));
     }
-    assert_eq!(told(Value::Nil, number(GUESS)), Ok(Plainly::Busy));
+    let busy = told(Value::Nil, number(GUESS));
+    assert_eq!(busy, Ok(Plainly::Busy));
     assert!(told(refusal(), number(GUESS)).is_err(), "nothing was set");
 }
 
@@ -29,9 +30,12 @@ fn doubts_end_with_the_lease_they_are_about() {
         doubts: &doubts,
         claim: ClaimId::from_bytes([byte; 16]),
         now: Moment::from_nanos(now),
-        until: Moment::from_nanos(until),
+        doubted: Some(Doubted {
+            guess: GUESS,
+            until: Moment::from_nanos(until),
+        }),
     };
-    let about = |byte: u8| doubts.is_about(&ClaimId::from_bytes([byte; 16]));
+    let about = |byte: u8| doubts.guess_of(&ClaimId::from_bytes([byte; 16])) == Some(GUESS);
     drop(doubt(1, 0, 10));
     doubt(2, 0, 10).over();
     assert_eq!([about(1), about(2)], [true, false]);
@@ -54,6 +58,8 @@ struct Rules {
     goes_above: bool,
     /// A claim that nobody knows about goes out before it comes in again.
     settles: bool,
+    /// Even then it is not believed under its guess, since what was sent may reach the server after that.
+    keeps_in_mind: bool,
 }
 
 const ALL: Rules = Rules {
@@ -62,6 +68,7 @@ const ALL: Rules = Rules {
     place_first: true,
     goes_above: true,
     settles: true,
+    keeps_in_mind: true,
 };
 
 /// A keeper's claim on the one name, as far as it has come.
@@ -95,11 +102,15 @@ struct World {
     guesses: [u64; 2],
     /// Who took a place, in this order; those who came in anew did so anew.
     places: Vec<usize>,
-    /// What each was told to hold by.
-    told: [Option<u64>; 3],
+    /// Which of these places each was told to hold, and by which number.
+    told: [Option<(usize, u64)>; 3],
     others: [bool; 2],
-    /// One answer may be lost.
+    /// One answer may be lost, or one question be late.
     losses: u8,
+    /// Whose question is on its way still, and how many of its two commands.
+    late: Option<(usize, u8)>,
+    /// Who was not answered.
+    doubted: Option<usize>,
 }
 
 impl World {
@@ -113,6 +124,8 @@ impl World {
             told: [None; 3],
             others: [true; 2],
             losses: 1,
+            late: None,
+            doubted: None,
         }
     }
 
@@ -137,13 +150,18 @@ impl World {
     }
 
     fn grant(&mut self, who: usize, number: u64) {
-        self.told[who] = Some(number);
+        let place = self.places.iter().rposition(|one| *one == who);
+        self.told[who] = place.map(|place| (place, number));
         self.steps[who] = Step::Holds(number);
     }
 
     /// The script that lets a claim in, which numbers and lines up in one step.
     fn enter(&mut self, who: usize, rules: Rules) {
         if let Some(number) = self.stands(who) {
+            if rules.keeps_in_mind && self.doubted == Some(who) && number == self.guesses[who] {
+                self.steps[who] = Step::Unheard;
+                return;
+            }
             return self.grant(who, number);
         }
         let last = self.line.last().map(|(_, number)| *number);
@@ -179,8 +197,14 @@ impl World {
         let mut next = self.clone();
         match self.steps[who] {
             Step::Begins if rules.place_first => {
+                let mut late = next.clone();
                 let taken = next.take(who);
                 next.steps[who] = Step::Half { taken, count: 0 };
+                if self.losses > 0 {
+                    late.lose(who);
+                    late.late = Some((who, 2));
+                    return vec![next, late];
+                }
             }
             Step::Begins => {
                 let count = next.count();
@@ -196,8 +220,7 @@ impl World {
                 if self.losses == 0 {
                     return vec![next];
                 }
-                lost.losses -= 1;
-                lost.steps[who] = Step::Unheard;
+                lost.lose(who);
                 return vec![next, lost];
             }
             Step::Unheard => {
@@ -216,6 +239,25 @@ impl World {
         vec![next]
     }
 
+    /// Nobody hears what becomes of its question.
+    fn lose(&mut self, who: usize) {
+        self.losses -= 1;
+        self.doubted = Some(who);
+        self.steps[who] = Step::Unheard;
+    }
+
+    /// The next command of a question that nobody waits for any more.
+    fn arrive_late(&self) -> Option<Self> {
+        let (who, left) = self.late?;
+        let mut next = self.clone();
+        next.late = (left == 2).then_some((who, 1));
+        match left {
+            2 => drop(next.take(who)),
+            _ => drop(next.count()),
+        }
+        Some(next)
+    }
+
     fn hear(&mut self, who: usize, (taken, count): (bool, u64), rules: Rules) {
         match (taken, count == self.guesses[who] || !rules.compares) {
             (true, true) => self.grant(who, self.guesses[who]),
@@ -226,6 +268,7 @@ impl World {
 
     fn successors(&self, rules: Rules) -> Vec<Self> {
         let mut all: Vec<Self> = (0..3).flat_map(|who| self.advance(who, rules)).collect();
+        all.extend(self.arrive_late());
         for (other, open) in self.others.into_iter().enumerate() {
             if !open {
                 continue;
@@ -245,10 +288,7 @@ impl World {
 
     /// Whoever took the place later was told a higher number; and whoever is first knows it, once nobody is on the way.
     fn is_right(&self) -> bool {
-        let last_place = |who| self.places.iter().rposition(|one| *one == who);
-        let mut told: Vec<(usize, u64)> = (0..3)
-            .filter_map(|who| Some((last_place(who)?, self.told[who]?)))
-            .collect();
+        let mut told: Vec<(usize, u64)> = self.told.into_iter().flatten().collect();
         told.sort_unstable();
         let rises = told.is_sorted_by(|a, b| a.1 < b.1);
         let under_way = |step: &Step| matches!(step, Step::Half { .. } | Step::Unheard);
@@ -321,6 +361,13 @@ fn each_rule_is_needed() {
             "settles",
             Rules {
                 settles: false,
+                ..ALL
+            },
+        ),
+        (
+            "keeps in mind",
+            Rules {
+                keeps_in_mind: false,
                 ..ALL
             },
         ),
