@@ -6,7 +6,7 @@ use lockkeeper::backend::{Entry, Query};
 use lockkeeper::backends::mysql::{Config, gc, init, script};
 use lockkeeper::{Error, Keeper};
 
-use crate::stage::{Corner, LEASE, claim, insist, order, server};
+use crate::stage::{Corner, LEASE, both, claim, insist, order, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_tables_are_made_where_that_is_allowed_and_told_where_not() {
@@ -28,6 +28,24 @@ async fn missing_tables_are_made_where_that_is_allowed_and_told_where_not() {
     let told = keeper.lock("m").try_acquire().await.unwrap_err();
     assert!(told.to_string().contains("lockkeeper init"), "{told}");
     drop(guard);
+}
+
+/// Of several services that start together on an empty database each may see the tables while another has only half made them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_somebody_is_just_making_are_waited_for() {
+    for corner in both() {
+        let services = (0..8).map(|_| corner.connect());
+        for service in futures_util::future::join_all(services).await {
+            service.unwrap();
+        }
+        // Between a table and its row.
+        let forget = format!("DELETE FROM mysql.{}_meta", corner.prefix);
+        server().sql(&forget).unwrap();
+        let refused = Keeper::connect(&format!("{}&create=no", corner.url())).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("lockkeeper init"), "{refused}");
+        corner.connect().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -108,10 +108,13 @@ pub(super) async fn check_tables(client: &Arc<Client>, config: &Config) -> Resul
         }))
     };
     let Some(row) = row else {
-        return refused(
-            "the tables are empty where their version should be: run `lockkeeper init --on URL`"
-                .into(),
-        );
+        // Here a table and its first row are not made in one step: somebody else may be between the two.
+        return Err(Fault::NoTables(Error::Refused {
+            backend: BACKEND,
+            why:
+                "the tables are empty where their version should be: run `lockkeeper init --on URL`"
+                    .into(),
+        }));
     };
     let (version, kind) = read::<(i32, String)>(row)?;
     let wanted = config.shared.kind.as_str();
