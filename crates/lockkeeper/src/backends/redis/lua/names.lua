@@ -3,9 +3,8 @@
 -- The value at the key of a name is a claim that is alone, its id and its record; or, as its 17th byte tells, the head of
 -- a list, "holders kind permits until safe": how many claims at the front of the queue hold, what they are, when the keys
 -- expire, and until when nobody can die, since no lease ends before. The head is kept, not counted anew, so that no work
--- grows with the number of claims. The list has three more
--- keys: the records by id; the queue, ids by order; the ends, ids by the moment at which their leases end. A record is
--- "order mode channel party...".
+-- grows with the number of claims. The list has three more keys: the records by id; the queue, ids by order; the ends, ids
+-- by the moment at which their leases end. A record is "order mode channel party...".
 local function parse(record)
   local order, mode, channel = string.match(record, '^(%d+) (%S+) (%S+)')
   return tonumber(order), mode, channel
