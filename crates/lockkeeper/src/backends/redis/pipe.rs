@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::counters::Counters;
 use super::packed::Pack;
-use super::reply::{self, Said};
+use super::reply::{self, Frame, Said};
 
 /// What is read at once at most.
 const PIECE: usize = 16 * 1024;
@@ -107,6 +107,7 @@ pub(super) fn pipe(
         shared: shared.clone(),
         reader,
         unread: Vec::with_capacity(PIECE),
+        incomplete: None,
         answers: Vec::new(),
         ear,
     };
@@ -280,6 +281,8 @@ struct Moving<R> {
     reader: R,
     /// What has come and is not a whole answer yet.
     unread: Vec<u8>,
+    /// How far the reply at the start of `unread` has been scanned, if it arrives in pieces.
+    incomplete: Option<Frame>,
     /// Room for answers that have come and were not given yet.
     answers: Vec<(Value, usize)>,
     ear: Ear,
@@ -310,6 +313,12 @@ impl<R: AsyncRead + Unpin> Moving<R> {
     /// Gives the answers that have come to those who asked, and tells the ear what was said besides, in the order in
     /// which it came: who has just been told to wait may be let in by the next word.
     fn hand_out(&mut self) -> io::Result<()> {
+        if let Some(frame) = &mut self.incomplete {
+            if !frame.is_complete(&self.unread).map_err(nonsense)? {
+                return Ok(());
+            }
+            self.incomplete = None;
+        }
         let (mut count, mut at) = (0, 0);
         while let Some((said, length)) = reply::first(&self.unread[at..]).map_err(nonsense)? {
             at += length;
@@ -328,6 +337,10 @@ impl<R: AsyncRead + Unpin> Moving<R> {
             }
         }
         self.unread.drain(..at);
+        if !self.unread.is_empty() {
+            let frame = self.incomplete.insert(Frame::default());
+            frame.is_complete(&self.unread).map_err(nonsense)?;
+        }
         let mut traffic = self.shared.traffic();
         traffic.crowded = count > FEW;
         traffic.give(self.answers.drain(..))

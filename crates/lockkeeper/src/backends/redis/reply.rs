@@ -1,5 +1,8 @@
-//! Reading what a server says: one value of the protocol (RESP3) at a time, from bytes that may end in the midst
-//! of it. Nothing is kept between two attempts; an answer is rarely longer than one piece from the network.
+//! Decodes replies of the protocol (RESP3), one value at a time.
+//!
+//! Most replies arrive in one piece and are decoded directly. For a reply that arrives in several pieces a [`Frame`]
+//! remembers how far it was scanned, so that each byte is scanned once and decoded once, however small the pieces are.
+//! A reply longer than [`LONGEST`] is an error: the server must not decide how much memory the client uses.
 
 use redis::{RedisError, Value};
 
@@ -7,6 +10,10 @@ use redis::{RedisError, Value};
 const DEEPEST: usize = 16;
 /// Room for so many values is made before they have come; a longer list grows as it comes.
 const EXPECTED: usize = 1024;
+
+/// The longest reply that is accepted, in bytes. The longest one that a server sends in use is the queue of one name: about
+/// 200 bytes per waiter.
+pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 
 /// What a server said.
 #[derive(Debug, PartialEq)]
@@ -17,9 +24,84 @@ pub(super) enum Said {
     Push(Vec<Value>),
 }
 
-/// Bytes that are no RESP3.
+/// Bytes that are no RESP3, or a reply longer than [`LONGEST`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Nonsense;
+
+/// How much of the first, still incomplete reply has been scanned.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// The bytes that belong to elements which are complete.
+    scanned: usize,
+    /// How many elements are still missing. The reply itself is one.
+    missing: usize,
+    /// Nothing is decided before this many bytes have arrived.
+    wanted: usize,
+    #[cfg(test)]
+    elements: usize,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self {
+            scanned: 0,
+            missing: 1,
+            wanted: 0,
+            #[cfg(test)]
+            elements: 0,
+        }
+    }
+}
+
+impl Frame {
+    /// Goes on scanning where the last call stopped. Returns whether the reply at the start of `bytes` is complete.
+    pub(super) fn is_complete(&mut self, bytes: &[u8]) -> Result<bool, Nonsense> {
+        while self.missing > 0 {
+            if bytes.len() < self.wanted {
+                return Ok(false);
+            }
+            let mut element = Bytes {
+                all: bytes,
+                at: self.scanned,
+            };
+            match element.skip_header() {
+                Ok(Header { inner, payload }) => {
+                    let end = element.at.saturating_add(payload);
+                    self.wanted = end;
+                    if end > LONGEST || inner > LONGEST {
+                        return Err(Nonsense);
+                    }
+                    if bytes.len() < end {
+                        return Ok(false);
+                    }
+                    self.scanned = end;
+                    self.missing = self.missing - 1 + inner;
+                    #[cfg(test)]
+                    (self.elements += 1);
+                }
+                Err(Stop::Unfinished) => {
+                    // A header or a line of text without its end: it is short, or the limit ends it.
+                    self.wanted = bytes.len() + 1;
+                    return if bytes.len() > LONGEST {
+                        Err(Nonsense)
+                    } else {
+                        Ok(false)
+                    };
+                }
+                Err(Stop::Nonsense) => return Err(Nonsense),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What follows the first line of an element.
+struct Header {
+    /// How many elements are part of it.
+    inner: usize,
+    /// How many bytes of text, with the end of the line.
+    payload: usize,
+}
 
 /// The first thing that was said, and how many bytes it took; `None` when its end has not come yet.
 pub(super) fn first(bytes: &[u8]) -> Result<Option<(Said, usize)>, Nonsense> {
@@ -46,6 +128,22 @@ struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
+    /// Steps over the first line of an element.
+    fn skip_header(&mut self) -> Result<Header, Stop> {
+        let kind = *self.all.get(self.at).ok_or(Stop::Unfinished)?;
+        self.at += 1;
+        let (inner, payload) = match kind {
+            b'$' | b'=' | b'!' => (0, self.count()?.map_or(0, |length| length.saturating_add(2))),
+            b'*' | b'~' | b'>' => (self.count()?.unwrap_or(0), 0),
+            b'%' => (self.count()?.unwrap_or(0).saturating_mul(2), 0),
+            _ => {
+                self.line()?;
+                (0, 0)
+            }
+        };
+        Ok(Header { inner, payload })
+    }
+
     fn push(&mut self) -> Result<Vec<Value>, Stop> {
         self.at += 1;
         let count = self.count()?.ok_or(Stop::Nonsense)?;
@@ -267,7 +365,67 @@ mod tests {
         assert_eq!(first(b"*999999999999\r\n:1\r\n"), Ok(None));
     }
 
+    /// What the frame says while the bytes arrive in pieces of this length.
+    fn arrive(bytes: &[u8], piece: usize) -> (Frame, Result<bool, Nonsense>) {
+        let mut frame = Frame::default();
+        let mut complete = Ok(false);
+        for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
+            complete = frame.is_complete(&bytes[..end]);
+            if complete != Ok(false) {
+                break;
+            }
+        }
+        (frame, complete)
+    }
+
+    /// A reply in many pieces costs as much as in one: no element is scanned twice.
+    // proves: T2
+    #[test]
+    fn a_reply_in_pieces_is_scanned_once() {
+        let mut bytes = b"*10000\r\n".to_vec();
+        bytes.extend(b"%1\r\n$1\r\nk\r\n:2\r\n".repeat(10_000));
+        let (frame, complete) = arrive(&bytes, 7);
+        assert_eq!(complete, Ok(true));
+        assert_eq!(frame.elements, 1 + 3 * 10_000);
+        assert_eq!(frame.scanned, bytes.len());
+    }
+
+    // proves: T2
+    #[test]
+    fn a_reply_that_is_too_long_is_refused_before_it_arrives() {
+        for bytes in [
+            format!("${}\r\n", LONGEST).into_bytes(),
+            format!("*{}\r\n", LONGEST + 1).into_bytes(),
+            b"%9999999999999999999\r\n".to_vec(),
+            [b"+".as_slice(), &b"x".repeat(LONGEST)].concat(),
+        ] {
+            assert_eq!(arrive(&bytes, bytes.len()).1, Err(Nonsense));
+        }
+        let fits = format!("${}\r\n", LONGEST - 100).into_bytes();
+        assert_eq!(arrive(&fits, fits.len()).1, Ok(false));
+    }
+
     proptest! {
+        /// The frame is complete exactly when the whole reply can be decoded.
+        #[test]
+        fn a_frame_ends_where_the_reply_ends(
+            texts in proptest::collection::vec(".{0,20}", 0..8),
+            piece in 1_usize..9,
+        ) {
+            let mut bytes = format!(">{}\r\n", texts.len() * 2).into_bytes();
+            for text in &texts {
+                bytes.extend(format!("${}\r\n{text}\r\n*2\r\n$-1\r\n:7\r\n", text.len()).bytes());
+            }
+            let length = bytes.len();
+            bytes.extend(b"+OK\r\n");
+            let mut frame = Frame::default();
+            for end in (piece..=bytes.len()).step_by(piece) {
+                let complete = frame.is_complete(&bytes[..end]);
+                prop_assert_eq!(complete, Ok(end >= length));
+                prop_assert_eq!(first(&bytes[..end]).unwrap().is_some(), end >= length);
+            }
+        }
+
         /// Wherever the network cuts it, an answer is read once it is whole, and not before.
         #[test]
         fn an_answer_is_read_when_it_is_whole(
