@@ -11,6 +11,7 @@ mod network;
 #[path = "../papers/mod.rs"]
 mod papers;
 mod quiet;
+mod reused_keys;
 #[path = "../roles/mod.rs"]
 mod roles;
 mod security;

@@ -34,6 +34,8 @@ pub(super) struct Entry {
     /// Its own key may be gone since this revision; certain again when it is seen there at a later one.
     doubtful_since: i64,
     pub(super) stands: Stands,
+    /// The keys that it waits for as of `seen`, each with its create revision; empty unless it waits.
+    blockers: Vec<(Vec<u8>, i64)>,
     /// The leases on which its key was asked for without an answer: each question may still be carried out.
     pub(super) under_way: Vec<i64>,
     /// How often it was asked to delete its key: each question may still be carried out.
@@ -149,6 +151,7 @@ impl Claims {
             seen: 0,
             doubtful_since: 0,
             stands: Stands::Unknown,
+            blockers: Vec::new(),
             under_way: Vec::new(),
             leaving: 0,
             ends,
@@ -253,6 +256,7 @@ impl Claims {
             return Judged::Old;
         }
         entry.seen = list.revision;
+        entry.blockers.clear();
         if let Some(listed) = list.find(&entry.key) {
             entry.note = listed.note.clone();
             entry.lease_id = listed.lease;
@@ -279,6 +283,11 @@ impl Claims {
             } => {
                 entry.order = Some(order);
                 entry.stands = Stands::Waits { ahead, lease };
+                let with_revision = |key: &Vec<u8>| {
+                    let order = list.find(key)?.order;
+                    Some((key.clone(), i64::try_from(order).ok()?))
+                };
+                entry.blockers = blockers.iter().filter_map(with_revision).collect();
                 // And its own, so that it learns at once when it is broken.
                 blockers.push(entry.key.clone());
                 let heed = match entry.mode() {
@@ -303,9 +312,11 @@ impl Claims {
         });
     }
 
-    /// A key that the claim watches was deleted at this revision, and was this before. Where nobody else is ahead the
-    /// claim holds now, and its order number is told: nobody comes in ahead of a claim. Unless it was its own, or that
-    /// may be gone.
+    /// A watched key was deleted at this revision, and was `before` until then. Promotes the claim and returns its
+    /// sequence number if the event proves that the queue ahead of it is empty; otherwise the queue has to be read.
+    ///
+    /// The deleted key must be a current blocker, created at the revision that the queue showed. A key can be deleted and
+    /// created again, and then it stands behind the claim; a watch that is being replaced still reports its end.
     pub(super) fn left_alone(
         &mut self,
         id: ClaimId,
@@ -317,18 +328,27 @@ impl Claims {
             entry.doubtful_since = entry.doubtful_since.max(revision);
             return None;
         }
-        // Who breaks a claim touches the one ahead of it, and who knows of no touch knows that it was not broken.
+        let (before, order) = (before?, entry.order?);
+        let created = before.create_revision;
+        let is_blocker = entry.blockers.iter().any(|b| b.0 == key && b.1 == created);
+        let is_ahead = u64::try_from(created).is_ok_and(|created| created < order);
+        if !is_blocker || !is_ahead {
+            return None;
+        }
+        // Breaking a claim touches its predecessor: if that was not touched, the claim was not broken.
         let was_first = match entry.stands {
             Stands::Waits { ahead: 1, .. } => {
-                before?.mod_revision <= entry.seen || says_held(before?)
+                before.mod_revision <= entry.seen || says_held(before)
             }
-            // An exclusive claim watches the one just before it.
-            Stands::Waits { .. } => entry.mode() == Mode::Exclusive && says_held(before?),
+            // An exclusive claim has one blocker, its predecessor.
+            Stands::Waits { .. } => entry.mode() == Mode::Exclusive && says_held(before),
             _ => false,
         };
-        let alone = was_first && entry.doubtful_since <= entry.seen && entry.seen < revision;
-        let order = entry.order.filter(|_| alone)?;
+        if !was_first || entry.doubtful_since > entry.seen || entry.seen >= revision {
+            return None;
+        }
         entry.stands = Stands::Holds;
+        entry.blockers.clear();
         entry.seen = revision;
         Some(order)
     }
@@ -504,6 +524,39 @@ mod tests {
             claims.left_alone(id, (AHEAD, Some(&listed(AHEAD, 1))), 3),
             Some(2)
         );
+    }
+
+    /// The same key, created again behind the waiter; and a key that was never ahead.
+    // proves: L1
+    #[test]
+    fn the_end_of_a_key_that_is_not_a_blocker_is_no_grant() {
+        for (key, created) in [(AHEAD, 3), (&b"old"[..], 1), (&b"old"[..], 3)] {
+            let (mut claims, id, _) = waiting();
+            // The queue was read again after that key was created; `judge` saw the holder only.
+            claims.seen_at(id, 4);
+            let gone = listed(key, created);
+            let promoted = claims.left_alone(id, (key, Some(&gone)), 5);
+            assert_eq!(promoted, None, "{gone:?}");
+        }
+        let (mut claims, id, _) = waiting();
+        claims.seen_at(id, 4);
+        let gone = listed(AHEAD, 1);
+        assert_eq!(claims.left_alone(id, (AHEAD, Some(&gone)), 5), Some(2));
+    }
+
+    /// The same where several are ahead, and the key says that it was held.
+    // proves: L1
+    #[test]
+    fn a_held_key_that_was_created_again_is_no_grant() {
+        let (mut claims, id, key) = waiting();
+        let three = vec![listed(b"first", 0), listed(AHEAD, 1), listed(&key, 2)];
+        claims.judge(id, &List::new(2, three));
+        let again = KeyValue {
+            create_revision: 3,
+            mod_revision: 4,
+            ..written(2, true)
+        };
+        assert_eq!(claims.left_alone(id, (AHEAD, Some(&again)), 9), None);
     }
 
     /// What the one ahead was when it left, and whether it said that it held.

@@ -44,7 +44,7 @@ pub(super) enum Notice {
 #[derive(Debug)]
 pub(super) enum How {
     /// It was deleted, and is known to have been this before. All other watches of the target had begun by then: so what
-    /// happened to their keys before was told before.
+    /// happened to their keys before was told before. The key may belong to a set of watches that is being replaced.
     Deleted { before: Option<KeyValue> },
     /// In any other way.
     Else,
