@@ -11,4 +11,5 @@ mod refusals;
 mod roles;
 mod scripts;
 mod stage;
+mod unnumbered;
 mod votes;

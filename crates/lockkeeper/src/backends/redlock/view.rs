@@ -58,7 +58,7 @@ pub(super) async fn locks(set: &Set, query: &Query) -> Result<Vec<LockView>, Err
     let mut views = Vec::new();
     for page in names.chunks(PAGE) {
         for (name, piece) in pieces(set, page).await? {
-            let (holders, waiters) = piece.known(set.quorum)?;
+            let (holders, waiters) = piece.known(set.quorum);
             if !holders.is_empty() || !waiters.is_empty() {
                 let only_views =
                     |all: Vec<Known>| all.into_iter().map(|known| known.view).collect();
@@ -76,7 +76,7 @@ pub(super) async fn locks(set: &Set, query: &Query) -> Result<Vec<LockView>, Err
 /// The id of the claim with this number.
 pub(super) async fn claim_with(set: &Set, name: &Name, order: u64) -> Result<Option<Id>, Error> {
     for (_, piece) in pieces(set, std::slice::from_ref(name)).await? {
-        let (holders, waiters) = piece.known(set.quorum)?;
+        let (holders, waiters) = piece.known(set.quorum);
         let mut all = holders.into_iter().chain(waiters);
         if let Some(known) = all.find(|known| known.view.token.order() == order) {
             return Ok(Some(known.id));
@@ -219,14 +219,15 @@ fn digits<N: FromStr>(bytes: &[u8]) -> Option<N> {
 }
 
 impl Piece {
-    /// Who holds and who waits, both in the order of their numbers.
-    fn known(self, quorum: Quorum) -> Result<(Vec<Known>, Vec<Known>), Error> {
+    /// The holders and the waiters, both in the order of their numbers. A claim that has no number yet is not granted
+    /// yet, and is left out.
+    fn known(self, quorum: Quorum) -> (Vec<Known>, Vec<Known>) {
         let mut holders = Vec::new();
         for (id, entries) in self.holds {
             if quorum.reached(entries.len()) {
                 // Numbers that were given up on the way to a grant are lower.
                 let order = entries.iter().map(|entry| entry.order).max();
-                holders.push(known(id, entries, order.unwrap_or(0), quorum)?);
+                holders.extend(known(id, entries, order.unwrap_or(0), quorum));
             }
         }
         let mut waiters = Vec::new();
@@ -237,25 +238,27 @@ impl Piece {
                 let mut numbers: Vec<u64> = entries.iter().map(|entry| entry.order).collect();
                 numbers.sort_unstable();
                 let number = numbers[quorum.size() - 1];
-                waiters.push(known(id, entries, number, quorum)?);
+                waiters.extend(known(id, entries, number, quorum));
             }
         }
         waiters.sort_by_key(|known| (known.view.token, std::cmp::Reverse(known.view.since)));
-        Ok((holders, waiters))
+        (holders, waiters)
     }
 }
 
-fn known(id: Id, mut entries: Vec<Entry>, order: u64, quorum: Quorum) -> Result<Known, Error> {
+/// `None` for a claim that is still being numbered.
+fn known(id: Id, mut entries: Vec<Entry>, order: u64, quorum: Quorum) -> Option<Known> {
+    let token = Token::new(order, 0).ok()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.left));
     // So long a majority has it.
     let left = entries[quorum.size() - 1].left;
     let since = entries.iter().map(|entry| entry.since).max();
     let view = ClaimView {
-        token: Token::new(order, 0).map_err(Error::invalid)?,
+        token,
         mode: Mode::Exclusive,
         party: entries.swap_remove(0).party,
         since: since.unwrap_or_default(),
         lease_left: left,
     };
-    Ok(Known { id, view })
+    Some(Known { id, view })
 }
