@@ -133,7 +133,10 @@ impl<'a> Bytes<'a> {
         let kind = *self.all.get(self.at).ok_or(Stop::Unfinished)?;
         self.at += 1;
         let (inner, payload) = match kind {
-            b'$' | b'=' | b'!' => (0, self.count()?.map_or(0, |length| length.saturating_add(2))),
+            b'$' | b'=' | b'!' => (
+                0,
+                self.count()?.map_or(0, |length| length.saturating_add(2)),
+            ),
             b'*' | b'~' | b'>' => (self.count()?.unwrap_or(0), 0),
             b'%' => (self.count()?.unwrap_or(0).saturating_mul(2), 0),
             _ => {
