@@ -11,6 +11,7 @@ mod renewals;
 mod roles;
 mod server;
 mod session;
+mod session_upkeep;
 mod stage;
 mod tables;
 mod tls;

@@ -21,7 +21,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::BACKEND;
 use super::client::{DURABLE, SETTINGS, open};
 use super::config::Config;
-use super::faults::{Fault, sort};
+use super::faults::sort;
 use super::wire::{self, Columns};
 use crate::backend::Entry;
 use crate::backends::sql::key;
@@ -51,6 +51,11 @@ const SETTLE: usize = 7;
 
 /// Waiting in the server takes as long as it takes; a client that vanished meanwhile is noticed soon.
 const PATIENT: &str = r"-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\ committed -c client_connection_check_interval=1s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
+
+/// A session-level lock outlives a statement that failed.
+const UNLOCK_ALL: &str = "SELECT pg_catalog.pg_advisory_unlock_all()";
+/// How often a new name's row may meet another one of the same name; the second time it is there, unless it was swept.
+const CONFLICTS: usize = 5;
 
 /// Between two attempts to end what the server does for a claim.
 const CANCEL_AGAIN: Duration = Duration::from_millis(50);
@@ -160,22 +165,18 @@ impl Seat {
                 return Ok(Seated::Holds(order(row.get(0))));
             }
             // It may have the lock, where the name has no row or another key.
-            let nothing = self
-                .client
-                .batch_execute("SELECT pg_catalog.pg_advisory_unlock_all()");
-            let (nothing, settled, answer) = tokio::join!(
-                nothing,
-                self.settle(left),
-                self.enter_listed(&asking, entry)
-            );
-            nothing.and(settled).map_err(failed)?;
-            return self.seated(claim, answer, &asking, used).await;
+            let (settled, answer) =
+                tokio::join!(self.settle(left), self.enter_listed_anew(&asking, entry));
+            settled.map_err(failed)?;
+            let answer = self.after_conflicts(claim, answer, &asking, entry).await?;
+            return Ok(self.seated(claim, answer, used));
         }
         // One flight.
         let (limited, settled, answer) =
             tokio::join!(limit, self.settle(left), self.enter_listed(&asking, entry));
         limited.and(settled).map_err(failed)?;
-        self.seated(claim, answer, &asking, used).await
+        let answer = self.after_conflicts(claim, answer, &asking, entry).await?;
+        Ok(self.seated(claim, answer, used))
     }
 
     /// Writes the row of a claim that has left.
@@ -224,29 +225,66 @@ impl Seat {
         self.client.query_opt(&statement, &values).await
     }
 
-    /// What the answer to entering the list comes to.
-    async fn seated(
-        &mut self,
-        claim: &Claim,
-        answer: Result<Option<Row>, tokio_postgres::Error>,
+    /// Like [`Self::enter_listed`], for a session that may have the lock from a statement before, which then counts once more.
+    async fn enter_listed_anew(
+        &self,
         asking: &Asking<'_>,
-        used: &Used,
-    ) -> Result<Seated, Error> {
-        let answer = match answer {
-            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                return Err(self.collision(&claim.name, asking.key).await);
+        entry: Entry,
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        let (unlocked, answer) = tokio::join!(
+            self.client.batch_execute(UNLOCK_ALL),
+            self.enter_listed(asking, entry)
+        );
+        unlocked.and(answer)
+    }
+
+    /// Repeats the request while its new row of the name conflicts with another one of the same name: the server checks the
+    /// name first and the key later, so of two clients that insert one name at the same moment, one violates the key. Only
+    /// a row with another name is a collision.
+    async fn after_conflicts(
+        &self,
+        claim: &Claim,
+        mut answer: Result<Option<Row>, tokio_postgres::Error>,
+        asking: &Asking<'_>,
+        entry: Entry,
+    ) -> Result<Option<Row>, Error> {
+        for _ in 0..CONFLICTS {
+            match answer {
+                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
+                answer => return answer.map_err(failed),
             }
-            answer => answer.map_err(failed)?,
-        };
+            if let Some(other) = self.name_of_key(asking).await.map_err(failed)?
+                && other != asking.name
+            {
+                return Err(key::collision(BACKEND, &claim.name, &other));
+            }
+            answer = self.enter_listed_anew(asking, entry).await;
+        }
+        answer.map_err(failed)
+    }
+
+    /// The name whose row has this key.
+    async fn name_of_key(
+        &self,
+        asking: &Asking<'_>,
+    ) -> Result<Option<String>, tokio_postgres::Error> {
+        let sql = "SELECT name FROM @names WHERE lock_key = $1";
+        let sql = self.config.statement(sql);
+        let row = self.client.query_opt(&sql, &[&asking.key]).await?;
+        Ok(row.map(|row| row.get(0)))
+    }
+
+    /// What the answer to entering the list comes to.
+    fn seated(&mut self, claim: &Claim, answer: Option<Row>, used: &Used) -> Seated {
         used.note(&claim.name);
         let Some(row) = answer else {
-            return Ok(Seated::NotEntered);
+            return Seated::NotEntered;
         };
         self.session = row.get(2);
-        Ok(match row.get(1) {
+        match row.get(1) {
             true => Seated::Holds(order(row.get(0))),
             false => Seated::Waits,
-        })
+        }
     }
 
     /// Whoever is paused holds for a lease and no longer: the server ends its session then.
@@ -263,17 +301,6 @@ impl Seat {
             }
             let set = format!("SET idle_session_timeout = {}", lease.as_millis().max(1));
             client.batch_execute(&set).await
-        }
-    }
-
-    async fn collision(&self, name: &Name, key: i64) -> Error {
-        let sql = self
-            .config
-            .statement("SELECT name FROM @names WHERE lock_key = $1");
-        match self.client.query_opt(&sql, &[&key]).await {
-            Ok(Some(row)) => key::collision(BACKEND, name, row.get(0)),
-            Ok(None) => Fault::Again.into(),
-            Err(error) => sort(error, "asking for a lock").into(),
         }
     }
 
