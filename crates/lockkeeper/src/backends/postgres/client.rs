@@ -16,8 +16,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::config::Config;
-use super::faults::{Fault, silent, sort};
+use super::config::{CONNECT_WITHIN, Config};
+use super::faults::{Fault, silent, sort, unreachable};
 use crate::error::Error;
 
 /// What every session is opened with. A statement sees one moment of the tables, and fails if anything that it
@@ -32,13 +32,30 @@ pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', 
 pub(super) type Messages =
     Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
 
-/// Opens a connection with these settings.
+/// Opens a connection with these settings, to the first host that accepts it. TCP, TLS and login together have
+/// [`CONNECT_WITHIN`] per host: the client library bounds TCP only.
 pub(super) async fn open(config: &Config, settings: &str) -> Result<(Client, Messages), Fault> {
-    let mut wanted = config.client(settings);
-    if config.shared.hosts.len() > 1 {
-        wanted.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    let several = config.shared.hosts.len() > 1;
+    let mut last = Fault::Told(unreachable("connecting"));
+    for host in &config.shared.hosts {
+        let mut wanted = config.client(host, settings);
+        if several {
+            wanted.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        }
+        last = match timeout(CONNECT_WITHIN, open_one(config, &wanted)).await {
+            Ok(Ok(opened)) => return Ok(opened),
+            Ok(Err(error)) => sort(error, "connecting"),
+            Err(_) => Fault::Told(silent("connecting", CONNECT_WITHIN)),
+        };
     }
-    let opened = match &config.shared.tls {
+    Err(last)
+}
+
+async fn open_one(
+    config: &Config,
+    wanted: &tokio_postgres::Config,
+) -> Result<(Client, Messages), tokio_postgres::Error> {
+    match &config.shared.tls {
         None => wanted.connect(NoTls).await.map(|(client, mut connection)| {
             let messages = stream::poll_fn(move |cx| connection.poll_message(cx));
             (client, messages.boxed())
@@ -50,8 +67,7 @@ pub(super) async fn open(config: &Config, settings: &str) -> Result<(Client, Mes
                 (client, messages.boxed())
             })
         }
-    };
-    opened.map_err(|error| sort(error, "connecting"))
+    }
 }
 
 /// A task that ends with its owner.

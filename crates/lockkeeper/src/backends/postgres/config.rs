@@ -7,8 +7,8 @@ use crate::backends::url::Url;
 use crate::error::Error;
 
 const PORT: u16 = 5432;
-/// How long connecting to one host may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// How long connecting to one host may take, with TLS and login.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// A silent peer is asked whether it is there after this time, and given up soon after.
 const SILENCE: Duration = Duration::from_secs(3);
 
@@ -84,12 +84,10 @@ impl Config {
         }
     }
 
-    /// What the client needs to know.
-    pub(super) fn client(&self, settings: &str) -> tokio_postgres::Config {
+    /// What the client needs to know to connect to this host.
+    pub(super) fn client(&self, host: &(String, u16), settings: &str) -> tokio_postgres::Config {
         let mut client = tokio_postgres::Config::new();
-        for (host, port) in &self.shared.hosts {
-            client.host(host).port(*port);
-        }
+        client.host(&host.0).port(host.1);
         if let Some(user) = &self.shared.user {
             client.user(user);
         }
@@ -100,7 +98,6 @@ impl Config {
             .dbname(&self.shared.database)
             .application_name("lockkeeper")
             .options(settings)
-            .connect_timeout(CONNECT_WITHIN)
             .keepalives(true)
             .keepalives_idle(SILENCE)
             .keepalives_interval(SILENCE / 3)
@@ -128,7 +125,9 @@ mod tests {
             config.statement("SELECT FROM @claims"),
             "SELECT FROM locks.team_claims"
         );
-        assert!(!format!("{config:?} {:?}", config.client("")).contains("hush"));
+        assert!(
+            !format!("{config:?} {:?}", config.client(&("h".into(), 5432), "")).contains("hush")
+        );
     }
 
     #[test]
