@@ -125,3 +125,24 @@ async fn a_sweep_takes_the_dead_and_unused_names_and_no_number_comes_again() {
     let next = order(one.enter(&claim("dead"), Entry::Try).await.unwrap());
     assert!(next > last, "number {next} after {last}");
 }
+
+/// Each session of the server would draw its numbers from a block of its own, and they would not rise.
+// proves: F1
+#[tokio::test]
+async fn a_sequence_that_gives_out_blocks_of_numbers_is_refused() {
+    let server = Postgres::start().unwrap();
+    for mode in ["lease", "session"] {
+        let url = format!("{}?mode={mode}&prefix={mode}", server.url());
+        backend(&url).await;
+        let sequence = format!("ALTER SEQUENCE {mode}_order");
+        for wrong in ["CACHE 20", "CYCLE", "INCREMENT -1"] {
+            server.sql(&format!("{sequence} {wrong}")).unwrap();
+            let error = try_backend(&url).await.unwrap_err();
+            assert!(refused(&error).contains("CACHE 1"), "{error}");
+            server
+                .sql(&format!("{sequence} CACHE 1 NO CYCLE INCREMENT 1"))
+                .unwrap();
+        }
+        backend(&url).await;
+    }
+}

@@ -95,7 +95,32 @@ pub(super) async fn check_tables(client: &Client, config: &Config) -> Result<(),
              another prefix"
         ));
     }
-    Ok(())
+    check_sequence(client, config).await
+}
+
+/// Whether every number is higher than those before it: with CACHE above 1 each session has a block of its own.
+async fn check_sequence(client: &Client, config: &Config) -> Result<(), Fault> {
+    let name = config.statement("@order");
+    let sql = "SELECT seqcache, seqincrement, seqcycle FROM pg_sequence WHERE seqrelid = to_regclass($1::text)";
+    let row = client.query_opt(sql, &[&name]).await;
+    let row = row.map_err(|error| sort(error, "looking at the tables"))?;
+    let Some(row) = row else {
+        return Err(Fault::NoTables(Error::Refused {
+            backend: BACKEND,
+            why: format!("the sequence {name} is missing: run `lockkeeper init --on URL`"),
+        }));
+    };
+    let (cache, step, cycles): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
+    if cache == 1 && step > 0 && !cycles {
+        return Ok(());
+    }
+    Err(Fault::Told(Error::Refused {
+        backend: BACKEND,
+        why: format!(
+            "the sequence {name} has CACHE {cache}, INCREMENT {step} and CYCLE {cycles}, so fencing tokens would not \
+             rise: run `ALTER SEQUENCE {name} INCREMENT 1 CACHE 1 NO CYCLE`, then restart every client"
+        ),
+    }))
 }
 
 /// Whether both connections keep their session of the server: through a pooler in transaction mode, one gets the
@@ -141,12 +166,17 @@ pub(super) fn lease_guarantees(examined: &Examined) -> Guarantees {
 /// What session mode promises on this server.
 pub(super) fn session_guarantees(examined: &Examined) -> Guarantees {
     let mut guarantees = common(examined);
-    guarantees
-        .caveats
-        .push("each claim, waiting or holding, takes one connection of the server".into());
-    guarantees
-        .survives
-        .push("a wrong or jumping clock, here or there");
+    guarantees.caveats.extend([
+        "each claim, waiting or holding, takes one connection of the server".into(),
+        "when a holder's connection is lost or the server ends, the server grants the lock to the next client at once: \
+         there are two holders until the end of the connection reaches the first, which takes a moment, or up to \
+         a lease where the network drops packets; only a fence closes this window".into(),
+    ]);
+    // Not a killed server nor a lost connection: see the caveat.
+    guarantees.survives = vec![
+        "a killed process, holding or waiting",
+        "a wrong or jumping clock, here or there",
+    ];
     guarantees.clock =
         "none while the connection lives; then the server's timer for silent sessions";
     guarantees.token = "a sequence, read while the lock is held; it rises as long as the database is not restored from \

@@ -104,8 +104,7 @@ pub async fn gc(config: &Config) -> Result<(u64, u64), Error> {
         Kind::Lease => lease(config).await?.sweep().await,
         Kind::Session => {
             let clock = Clock::system();
-            let claims = session(config, clock).await?.sweep().await?;
-            Ok((claims, 0))
+            session(config, clock).await?.sweep().await
         }
     }
 }

@@ -162,14 +162,25 @@ impl House {
 }
 
 impl SessionBackend {
-    /// Takes out the rows of claims whose session has ended; they are for people only.
-    pub(super) async fn sweep(&self) -> Result<u64, Error> {
+    /// Deletes the rows of claims whose session has ended, then those of names without a holder or waiter. Returns how
+    /// many claims and names went.
+    pub(super) async fn sweep(&self) -> Result<(u64, u64), Error> {
         let question = Question {
             during: "sweeping",
             patience: PATIENCE,
         };
         let swept = self.house.ask(SWEEP, &[], question).await?;
-        Ok(swept.len() as u64)
+        let (claims, mut names) = (swept.len() as u64, 0);
+        let statements = include_str!("sql/session_sweep_names.sql");
+        loop {
+            match self.house.links.run(statements, question).await {
+                Ok(0) => return Ok((claims, names)),
+                Ok(swept) => names += swept,
+                // The rows of names do no harm: a long transaction of another client is not waited for.
+                Err(Fault::Again) => return Ok((claims, names)),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
     }
 
     /// Puts a question to the claim's task; nothing if there is none.
