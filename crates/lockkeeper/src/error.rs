@@ -93,6 +93,9 @@ pub enum LostReason {
     Expired,
     /// The engine no longer knows the claim: its lease ended there, or an operator broke it.
     Gone,
+    /// The engine reports the claim under another sequence number than that of the grant, as after its
+    /// data was restored or edited: the fencing token of this hold is worth nothing any more.
+    Renumbered,
     /// The keeper was closed while the guard lived.
     Closed,
 }
@@ -102,6 +105,9 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Expired => "its lease ended before it could be renewed",
             Self::Gone => "the engine no longer knows the claim (it expired there or was broken)",
+            Self::Renumbered => {
+                "the engine reports another sequence number for it than the one that it was granted with"
+            }
             Self::Closed => "its keeper was closed",
         })
     }

@@ -269,6 +269,7 @@ laws! { $
         a_failing_renewal_is_a_risk_first,
         a_renewal_that_failed_is_repeated,
         a_broken_hold_is_reported_and_never_renewed,
+        a_renewal_under_another_number_is_a_loss,
         no_renewal_follows_a_release,
         renewals_go_in_batches,
         a_guard_that_is_dropped_is_given_back,

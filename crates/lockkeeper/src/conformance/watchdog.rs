@@ -205,6 +205,23 @@ pub(super) async fn a_broken_hold_is_reported_and_never_renewed(stage: &Stage) {
     stage.assert_all_given_back().await;
 }
 
+// proves: F1, W2
+pub(super) async fn a_renewal_under_another_number_is_a_loss(stage: &Stage) {
+    let (keeper, faulty) = stage.faulty_keeper().await;
+    let guard = acquires(keeper.lock("a")).await;
+    faulty.renumber(1);
+    let reason = timeout(PATIENCE, guard.lost()).await;
+    assert_eq!(reason.expect("reported"), LostReason::Renumbered);
+    // Also when the engine reports the right number again.
+    faulty.renumber(0);
+    sleep(stage.lease()).await;
+    assert_eq!(guard.state(), HoldState::Lost(LostReason::Renumbered));
+    let told = guard.release().await;
+    assert!(matches!(told, Err(Error::Lost { .. })), "{told:?}");
+    gives_back(acquires(keeper.lock("a")).await).await;
+    stage.assert_all_given_back().await;
+}
+
 /// The claim that entered first.
 fn broken(calls: &[Call]) -> crate::claim::ClaimId {
     let entered = calls.iter().find(|call| call.verb == Verb::Enter);

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Faulty {
     inner: Arc<dyn Backend>,
     plan: RwLock<Plan>,
     calls: Mutex<Vec<Call>>,
+    /// Renewals report sequence numbers that are higher by this.
+    raised_by: AtomicU64,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -86,6 +89,7 @@ impl Faulty {
             inner,
             plan: RwLock::new(Arc::new(plan)),
             calls: Mutex::default(),
+            raised_by: AtomicU64::new(0),
         })
     }
 
@@ -114,6 +118,11 @@ impl Faulty {
     /// From now on all calls of the verbs that `which` picks meet this fate.
     pub fn all(&self, fate: Fate, which: impl Fn(Verb) -> bool + Send + Sync + 'static) {
         self.replan(move |verb, _| if which(verb) { fate } else { Fate::Works });
+    }
+
+    /// From now on renewals report sequence numbers that are higher by this than the engine's.
+    pub fn renumber(&self, raised_by: u64) {
+        self.raised_by.store(raised_by, Ordering::SeqCst);
     }
 
     /// All calls so far, in the order in which they began.
@@ -189,11 +198,19 @@ impl Backend for Faulty {
 
     async fn renew(&self, claims: &[Claim]) -> Result<Vec<Standing>, Error> {
         let ids = claims.iter().map(|claim| claim.id).collect();
-        self.meet((Verb::Renew, ids), || {
+        let renewed = self.meet((Verb::Renew, ids), || {
             let (inner, claims) = (self.inner.clone(), claims.to_vec());
             Box::pin(async move { inner.renew(&claims).await })
-        })
-        .await
+        });
+        let raised_by = self.raised_by.load(Ordering::SeqCst);
+        let renumbered = |standing| match standing {
+            Standing::Holds { order, lease_left } => Standing::Holds {
+                order: order + raised_by,
+                lease_left,
+            },
+            other => other,
+        };
+        Ok(renewed.await?.into_iter().map(renumbered).collect())
     }
 
     async fn downgrade(&self, claim: &Claim) -> Result<Standing, Error> {

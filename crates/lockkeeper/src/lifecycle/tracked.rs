@@ -330,6 +330,10 @@ impl Tracked {
             Ok(Standing::Holds { .. }) if !waiting && now >= life.deadline => {
                 self.set(life, Phase::Lost(LostReason::Expired))
             }
+            // The fencing token was made of the number of the grant.
+            Ok(Standing::Holds { order, .. }) if !waiting && *order != life.order => {
+                self.set(life, Phase::Lost(LostReason::Renumbered))
+            }
             Ok(Standing::Holds { order, lease_left }) => {
                 life.believe(*order, sent, *lease_left);
                 // Whether or not the caller has it yet: nearly all have it by then.
@@ -566,6 +570,21 @@ mod tests {
         assert_eq!(tracked.look(at(1000)), Due::Renew);
         assert!(tracked.answered(&holds(LEASE), at(1000), at(3000)));
         assert_eq!(tracked.phase(), Phase::Lost(LostReason::Expired));
+    }
+
+    /// Its token was made of the first number.
+    // proves: F1
+    #[test]
+    fn a_renewal_under_another_number_is_a_loss() {
+        let tracked = held();
+        let other = Ok(Standing::Holds {
+            order: 8,
+            lease_left: LEASE,
+        });
+        assert_eq!(tracked.look(at(1000)), Due::Renew);
+        assert!(tracked.answered(&other, at(1000), at(1001)));
+        assert_eq!(tracked.phase(), Phase::Lost(LostReason::Renumbered));
+        assert_eq!(tracked.order(), 7);
     }
 
     #[test]
