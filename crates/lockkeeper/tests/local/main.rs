@@ -8,5 +8,6 @@ mod full;
 mod lists;
 mod processes;
 mod roles;
+mod signs;
 mod stage;
 mod tokens;

@@ -43,6 +43,7 @@ fn play() {
         };
         match role.as_str() {
             "hold" => hold(&backend, &name, Mode::Exclusive).await,
+            "hold both" => hold_both(&backend, &name).await,
             "read" => hold(&backend, &name, Mode::Shared).await,
             "permit" => hold(&backend, &name, Mode::permits(1, 3).unwrap()).await,
             "cycle" => cycle(&backend, &name, &directory).await,
@@ -79,6 +80,15 @@ async fn hold(backend: &Arc<dyn Backend>, name: &str, mode: Mode) {
         Some("stop") | None => {}
         Some(word) => panic!("told {word}"),
     }
+}
+
+/// Holds two names until it is killed.
+async fn hold_both(backend: &Arc<dyn Backend>, name: &str) {
+    for name in [name, &format!("{name}/2")] {
+        acquire(backend, &exclusive(name)).await;
+    }
+    say("holds");
+    let _until_the_stage_is_gone = tokio::task::spawn_blocking(hear).await;
 }
 
 /// Takes the name again and again; alone each time, and with a higher number.

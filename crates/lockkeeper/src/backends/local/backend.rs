@@ -200,6 +200,11 @@ impl Shared {
 
     fn finish<R>(self: &Arc<Self>, done: Done<R>) -> Result<R, Error> {
         let (result, effects) = done?;
+        if effects.restored {
+            self.watches.restart(self);
+            // What was sent while the pipe was missing is lost.
+            self.bell.ring(Wake::LookAll);
+        }
         for claim in effects.settled {
             self.watches.settle(claim);
         }
@@ -219,16 +224,17 @@ impl Shared {
         let Some(presence) = self.presence.get() else {
             return;
         };
-        // If the gate is not free, others will find the pipe gone, and with it the claims.
         let is_busy = |lock: TryLockError<_>| matches!(lock, TryLockError::WouldBlock);
         let may_have_claims = self
             .store
             .try_lock()
             .map_or_else(is_busy, |store| store.has_claims());
-        if may_have_claims {
-            let _others_will = self.try_run(|list| list.leave()).map(drop);
+        if !may_have_claims || matches!(self.try_run(|list| list.leave()), Ok(Ok(_))) {
+            presence.remove();
+        } else {
+            // The gate is not free, or the disk is full: others delete the claims when they meet them.
+            presence.end();
         }
-        presence.remove();
     }
 
     fn check_process(&self) -> Result<(), Error> {
@@ -307,6 +313,7 @@ impl Backend for LocalBackend {
         for batch in claims.chunks(BATCH) {
             let batch = batch.to_vec();
             let renew = move |list: &mut Transaction<'_>| -> Result<Vec<Standing>, Error> {
+                list.restore_pipe()?;
                 batch.iter().map(|claim| list.renew(claim)).collect()
             };
             standings.extend(self.0.write(renew).await?);

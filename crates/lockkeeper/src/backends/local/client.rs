@@ -273,6 +273,13 @@ impl Database {
         self.run(sql, params![name.as_str(), keeper]).map(drop)
     }
 
+    /// Whether the keeper has claims, whatever their names.
+    pub(super) fn has_claims_of(&self, keeper: &KeeperId) -> Result<bool, Error> {
+        let mut select = self.prepare("SELECT 1 FROM claims WHERE keeper = ?1 LIMIT 1")?;
+        let found = select.exists([keeper]);
+        found.map_err(|error| self.fault("reading the claims", error))
+    }
+
     pub(super) fn set_end(&self, name: &Name, order: u64, ends: Moment) -> Result<(), Error> {
         let sql = "UPDATE claims SET ends_ns = ?3 WHERE name = ?1 AND order_no = ?2";
         self.run(sql, params![name.as_str(), number(order), nanos(ends)])

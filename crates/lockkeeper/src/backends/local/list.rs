@@ -65,8 +65,12 @@ pub(super) struct Effects {
     pub(super) waits: Vec<(ClaimId, Name, Vec<KeeperId>)>,
     /// Own claims that do not wait (any more).
     pub(super) settled: Vec<ClaimId>,
-    /// Keepers that proved dead.
+    /// Own claims that are not in the list (any more).
+    pub(super) left: Vec<ClaimId>,
+    /// Dead keepers that have no claims left.
     pub(super) dead: Vec<KeeperId>,
+    /// This keeper's pipe had been deleted and is a new one now.
+    pub(super) restored: bool,
 }
 
 /// What the transaction found out and changed so far.
@@ -133,6 +137,25 @@ impl Transaction<'_> {
             });
         }
         self.standing(name, claim.id, order)
+    }
+
+    /// Restores this keeper's pipe if it was deleted. Without the pipe the leases still count.
+    pub(super) fn restore_pipe(&mut self) -> Result<(), Error> {
+        let Some(presence) = self.presence.get() else {
+            return Ok(());
+        };
+        if presence.is_in_place()? {
+            return Ok(());
+        }
+        // While the pipe was missing, another keeper may have replaced the files.
+        if !self.gate.is_current(self.directory)? {
+            return Err(unreachable(
+                "renewing in a directory whose files were replaced",
+            ));
+        }
+        presence.restore()?;
+        self.effects.restored = true;
+        Ok(())
     }
 
     pub(super) fn renew(&mut self, claim: &Claim) -> Result<Standing, Error> {
@@ -247,7 +270,7 @@ impl Transaction<'_> {
 
     /// The claim is not in the list, or no longer: sees to those whom that concerns.
     fn gone(&mut self, claim: &Claim) -> Result<Standing, Error> {
-        self.places.remove(&claim.id);
+        self.effects.left.push(claim.id);
         self.effects.settled.push(claim.id);
         self.announce_if_changed(claim)?;
         Ok(Standing::Gone)
@@ -430,7 +453,9 @@ impl Transaction<'_> {
         }
         // Now and then somebody has to bury those who were killed without a claim in any list.
         if presence.id[0] == 0 {
-            presence::sweep(self.directory, Some(presence.id))?;
+            for keeper in presence::sweep(self.directory, Some(presence.id))?.1 {
+                self.bury(keeper)?;
+            }
         }
         Ok(self.presence.get_or_init(|| presence).id)
     }
@@ -447,7 +472,15 @@ impl Transaction<'_> {
     fn remove_keeper(&mut self, name: &Name, keeper: &KeeperId) -> Result<(), Error> {
         self.database.delete_keeper(name, keeper)?;
         self.news.changed = true;
-        self.effects.dead.push(*keeper);
+        self.bury(*keeper)
+    }
+
+    /// Has a dead keeper's pipe deleted. It stays while it has claims under other names, since it is
+    /// the proof that those are free.
+    fn bury(&mut self, keeper: KeeperId) -> Result<(), Error> {
+        if !self.database.has_claims_of(&keeper)? {
+            self.effects.dead.push(keeper);
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@
 //! the group trust each other. A directory that everybody may write to, that belongs to somebody
 //! else, that is a symbolic link or lies on a network file system, is refused. Do not restore the
 //! directory from a copy, and keep it out of reach of programs that clean up `/tmp`.
+//! A pipe that such a program deletes frees no claim: the lease decides, and a renewal makes the pipe anew.
 //!
 //! # How it works
 //!

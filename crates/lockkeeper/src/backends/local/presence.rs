@@ -3,10 +3,13 @@
 //! Its owner keeps the pipe open for reading and `flock`ed: both end with the process, however it
 //! ends. Others ring by writing to it, and whoever keeps it open for writing is told by the kernel
 //! when its last reader is gone.
+//!
+//! A pipe that is missing proves nothing: a program that cleans up may have deleted it. Then the lease
+//! decides, and the owner restores the pipe when it renews.
 
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
@@ -37,44 +40,77 @@ pub(super) const RING_BYTES: usize = 17;
 pub(super) struct Presence {
     /// Its name.
     pub(super) id: KeeperId,
-    pipe: OwnedFd,
+    pipe: Mutex<OwnedFd>,
     directory: Arc<Directory>,
 }
 
 impl Presence {
     /// Makes a pipe and shows by it that this process lives.
     pub(super) fn show(directory: &Arc<Directory>) -> Result<Self, Error> {
-        let fault = |errno| from_system(&directory.path, "making a pipe in alive/", errno);
-        // A passing cleaner may take a pipe away before it is locked; not again and again.
-        for _ in 0..16 {
-            let mut id = KeeperId::default();
-            getrandom::fill(&mut id)
-                .map_err(|error| unreachable(format!("making a random name: {error}")))?;
-            if let Some(pipe) = try_show(directory, &hex(&id)).map_err(fault)? {
-                let directory = directory.clone();
-                return Ok(Self {
-                    id,
-                    pipe,
-                    directory,
-                });
-            }
-        }
-        Err(fault(Errno::AGAIN))
+        let (id, pipe) = make(directory)?;
+        Ok(Self {
+            id,
+            pipe: Mutex::new(pipe),
+            directory: directory.clone(),
+        })
     }
 
     /// Another descriptor of the pipe, to read rings from.
     pub(super) fn descriptor(&self) -> std::io::Result<OwnedFd> {
-        self.pipe.try_clone()
+        self.pipe().try_clone()
     }
 
-    /// Takes the pipe away: from now on this keeper counts as dead.
-    pub(super) fn remove(&self) {
-        let _others_may = rustix::fs::unlinkat(
-            &self.directory.alive,
-            hex(&self.id).as_str(),
-            AtFlags::empty(),
-        );
+    /// Whether the pipe is still in its place.
+    pub(super) fn is_in_place(&self) -> Result<bool, Error> {
+        is_at(&self.directory, &hex(&self.id), &self.pipe()).map_err(|errno| self.fault(errno))
     }
+
+    /// Puts a new pipe in the place of one that was deleted. Call it under the gate.
+    pub(super) fn restore(&self) -> Result<(), Error> {
+        let (draft, pipe) = make(&self.directory)?;
+        let alive = &self.directory.alive;
+        // Under its own name it is locked from the start: a reader without the gate finds it alive.
+        if let Err(errno) = rustix::fs::renameat(alive, hex(&draft), alive, hex(&self.id)) {
+            bury(&self.directory, &draft);
+            return Err(self.fault(errno));
+        }
+        *self.pipe() = pipe;
+        Ok(())
+    }
+
+    /// Deletes the pipe of a keeper that has no claims left.
+    pub(super) fn remove(&self) {
+        bury(&self.directory, &self.id);
+    }
+
+    /// Makes this keeper count as dead: others delete its claims, and then its pipe.
+    pub(super) fn end(&self) {
+        // Explicitly, since a forked child may have a copy of the descriptor (bug 89).
+        let _closing_does_too = rustix::fs::flock(&*self.pipe(), FlockOperation::Unlock);
+    }
+
+    fn pipe(&self) -> MutexGuard<'_, OwnedFd> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, errno: Errno) -> Error {
+        from_system(&self.directory.path, "restoring a pipe in alive/", errno)
+    }
+}
+
+/// Makes a pipe under a random name, open and locked.
+fn make(directory: &Directory) -> Result<(KeeperId, OwnedFd), Error> {
+    let fault = |errno| from_system(&directory.path, "making a pipe in alive/", errno);
+    // A passing cleaner may take a pipe away before it is locked; not again and again.
+    for _ in 0..16 {
+        let mut id = KeeperId::default();
+        getrandom::fill(&mut id)
+            .map_err(|error| unreachable(format!("making a random name: {error}")))?;
+        if let Some(pipe) = try_show(directory, &hex(&id)).map_err(fault)? {
+            return Ok((id, pipe));
+        }
+    }
+    Err(fault(Errno::AGAIN))
 }
 
 fn try_show(directory: &Directory, name: &str) -> Result<Option<OwnedFd>, Errno> {
@@ -88,29 +124,47 @@ fn try_show(directory: &Directory, name: &str) -> Result<Option<OwnedFd>, Errno>
         Err(Errno::WOULDBLOCK) => return Ok(None),
         locked => locked?,
     }
-    let mine = rustix::fs::fstat(&pipe)?.st_ino;
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    match rustix::fs::statat(&directory.alive, name, flags) {
-        Ok(found) if found.st_ino == mine => Ok(Some(pipe)),
-        Ok(_) | Err(Errno::NOENT) => Ok(None),
+    Ok(is_at(directory, name, &pipe)?.then_some(pipe))
+}
+
+/// Whether the open pipe is the one that others find under this name.
+fn is_at(directory: &Directory, name: &str, pipe: &OwnedFd) -> Result<bool, Errno> {
+    // The inode is not used again while the pipe is open.
+    let mine = rustix::fs::fstat(pipe)?.st_ino;
+    match rustix::fs::statat(&directory.alive, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(found.st_ino == mine),
+        Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
     }
 }
 
-/// Whether the keeper's process lives. Whoever cannot be asked, lives: its lease will tell.
+/// Whether the keeper's process may live. Only a pipe without its owner proves that it does not; in
+/// every other case its lease decides.
 pub(super) fn is_alive(directory: &Directory, keeper: &KeeperId) -> bool {
-    lives(directory, &hex(keeper))
+    probe(directory, &hex(keeper)) != Sign::Dead
 }
 
-fn lives(directory: &Directory, name: &str) -> bool {
+/// What a keeper's pipe says about its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// It is locked, or cannot be examined.
+    Alive,
+    /// It is there, and its owner is not.
+    Dead,
+    /// It was deleted: by a cleaner, or by a keeper that left no claims.
+    Missing,
+}
+
+fn probe(directory: &Directory, name: &str) -> Sign {
     match open(directory, name, OFlags::WRONLY) {
-        // Nobody reads it, or it is gone.
-        Err(Errno::NXIO | Errno::NOENT) => false,
-        Err(_) => true,
-        Ok(pipe) => {
-            rustix::fs::flock(&pipe, FlockOperation::NonBlockingLockShared)
-                == Err(Errno::WOULDBLOCK)
-        }
+        // No process reads it.
+        Err(Errno::NXIO) => Sign::Dead,
+        Err(Errno::NOENT) => Sign::Missing,
+        Err(_) => Sign::Alive,
+        Ok(pipe) => match rustix::fs::flock(&pipe, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => Sign::Alive,
+            _ => Sign::Dead,
+        },
     }
 }
 
@@ -139,37 +193,40 @@ pub(super) fn parse_ring(bytes: &[u8]) -> Option<(Ring, ClaimId)> {
     Some((ring, ClaimId::from_bytes(claim.try_into().ok()?)))
 }
 
-/// Opens the keeper's pipe to be told when its process ends; an error if that has happened already.
+/// Opens the keeper's pipe to be told when its process ends; `ENXIO` if that has happened already.
 pub(super) fn open_to_watch(directory: &Directory, keeper: &KeeperId) -> Result<OwnedFd, Errno> {
     open(directory, hex(keeper), OFlags::WRONLY)
 }
 
-/// Forgets a dead keeper's pipe.
+/// Deletes the pipe of a dead keeper that has no claims left.
 pub(super) fn bury(directory: &Directory, keeper: &KeeperId) {
     let name = hex(keeper);
     let _others_may = rustix::fs::unlinkat(&directory.alive, name.as_str(), AtFlags::empty());
 }
 
-/// Buries the dead, and tells whether anybody but `me` lives.
-pub(super) fn sweep(directory: &Directory, me: Option<KeeperId>) -> Result<Population, Error> {
+/// Whether any keeper but `me` lives, and which are dead.
+pub(super) fn sweep(
+    directory: &Directory,
+    me: Option<KeeperId>,
+) -> Result<(Population, Vec<KeeperId>), Error> {
     let fault = |errno| from_system(&directory.path, "looking through alive/", errno);
-    let me = me.map(|id| hex(&id));
-    let mut population = Population::Nobody;
+    let (mut population, mut dead) = (Population::Nobody, Vec::new());
     for entry in rustix::fs::Dir::read_from(&directory.alive).map_err(fault)? {
         let entry = entry.map_err(fault)?;
-        let Some(name) = keeper_name(entry.file_name()) else {
+        let Some(keeper) = parse_name(entry.file_name()) else {
             continue;
         };
-        if me.as_deref() == Some(name) {
+        if me == Some(keeper) {
             continue;
         }
-        if lives(directory, name) {
-            population = Population::Somebody;
-        } else {
-            let _others_may = rustix::fs::unlinkat(&directory.alive, name, AtFlags::empty());
+        match probe(directory, &hex(&keeper)) {
+            Sign::Alive => population = Population::Somebody,
+            Sign::Dead => dead.push(keeper),
+            // It went away just now.
+            Sign::Missing => {}
         }
     }
-    Ok(population)
+    Ok((population, dead))
 }
 
 /// Whether anybody uses the directory.
@@ -181,10 +238,10 @@ pub(super) enum Population {
     Somebody,
 }
 
-fn keeper_name(name: &CStr) -> Option<&str> {
+fn parse_name(name: &CStr) -> Option<KeeperId> {
     let name = name.to_str().ok()?;
-    let is_hex = name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (name.len() == 32 && is_hex).then_some(name)
+    let id = u128::from_str_radix(name, 16).ok()?.to_be_bytes();
+    (hex(&id) == name).then_some(id)
 }
 
 fn open(directory: &Directory, name: impl AsRef<Path>, how: OFlags) -> Result<OwnedFd, Errno> {
@@ -222,17 +279,17 @@ mod tests {
             assert!(is_alive(&directory, &id));
             ring(&directory, &id, Ring::Look, claim);
         }
-        assert_eq!(sweep(&directory, None).unwrap(), Population::Somebody);
-        assert_eq!(sweep(&directory, Some(id)).unwrap(), Population::Nobody);
+        let population = |me| sweep(&directory, me).unwrap().0;
+        assert_eq!(population(None), Population::Somebody);
+        assert_eq!(population(Some(id)), Population::Nobody);
         // As by a kill: closed, but not taken away.
         drop(presence);
         assert!(!is_alive(&directory, &id));
         ring(&directory, &id, Ring::Look, claim);
         assert!(!is_alive(&directory, &id), "a ring does not raise the dead");
-        assert_eq!(sweep(&directory, None).unwrap(), Population::Nobody);
         assert_eq!(
-            rustix::fs::statat(&directory.alive, hex(&id), AtFlags::empty()).err(),
-            Some(Errno::NOENT)
+            sweep(&directory, None).unwrap(),
+            (Population::Nobody, vec![id])
         );
     }
 
@@ -248,7 +305,7 @@ mod tests {
             .spawn()
             .unwrap();
         let id = presence.id;
-        presence.remove();
+        presence.end();
         drop(presence);
         let alive = is_alive(&directory, &id);
         child.kill().unwrap();
@@ -266,7 +323,7 @@ mod tests {
         }
         let mut bytes = [0; RING_BYTES];
         assert_eq!(
-            rustix::io::read(&presence.pipe, &mut bytes).unwrap(),
+            rustix::io::read(&*presence.pipe(), &mut bytes).unwrap(),
             RING_BYTES
         );
         assert_eq!(parse_ring(&bytes), Some((Ring::Watch, claim)));
@@ -280,5 +337,7 @@ mod tests {
         // A link may lead anywhere: it is not followed, and proves nothing.
         rustix::fs::symlinkat("/nowhere", &directory.alive, hex(&id)).unwrap();
         assert!(is_alive(&directory, &id));
+        // So does a pipe that is not there.
+        assert!(is_alive(&directory, &[8; 16]));
     }
 }

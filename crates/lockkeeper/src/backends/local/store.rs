@@ -175,6 +175,11 @@ impl Ledger {
             .and_then(|result| database.commit().map(|()| result));
         let effects = transaction.effects;
         self.seen = self.seen.max(record.next);
+        if done.is_ok() {
+            for claim in &effects.left {
+                self.places.remove(claim);
+            }
+        }
         if let Err(error) = &done {
             database.roll_back();
             // A connection that met a full or a damaged disk is not used again.
@@ -263,7 +268,8 @@ impl Ledger {
         let directory = &self.directory;
         let me = presence.get().map(|presence| presence.id);
         // Whoever lives may hold something that stood in the files that are gone.
-        if presence::sweep(directory, me)? == Population::Somebody {
+        let (population, dead) = presence::sweep(directory, me)?;
+        if population == Population::Somebody {
             return Err(unreachable(format!(
                 "opening the claims in {}, whose files were deleted or replaced while processes use them (nothing was granted: stop all users of the directory, then start them again)",
                 directory.path.display()
@@ -288,6 +294,9 @@ impl Ledger {
         ceiling::write(directory, ceiling)?;
         for name in &old {
             directory.remove(name).map_err(fault)?;
+        }
+        for keeper in &dead {
+            presence::bury(directory, keeper);
         }
         let database = Database::make(directory, &self.file)?;
         let made = directory.find(&self.file).map_err(fault)?;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -69,6 +70,15 @@ impl Watches {
         watch.map(|watch| watch.claims).unwrap_or_default()
     }
 
+    /// Listens to the new pipe of this keeper, if it listened to the old one.
+    pub(super) fn restart(&self, shared: &Arc<Shared>) {
+        let mut listening = self.lock();
+        if let Some(task) = listening.doorbell.take() {
+            task.abort();
+            listening.listen(shared);
+        }
+    }
+
     /// Ends all listening.
     pub(super) fn close(&self) {
         let mut listening = self.lock();
@@ -109,8 +119,13 @@ impl Listening {
             watch.claims.insert(claim);
             return;
         }
-        let pipe = presence::open_to_watch(&shared.directory, &keeper);
-        let task = tokio::spawn(mourn(Arc::downgrade(shared), keeper, pipe.ok()));
+        let pipe = match presence::open_to_watch(&shared.directory, &keeper) {
+            Ok(pipe) => Some(pipe),
+            Err(Errno::NXIO) => None,
+            // It cannot be watched: the claim looks again when the lease ahead of it ends.
+            Err(_) => return,
+        };
+        let task = tokio::spawn(mourn(Arc::downgrade(shared), keeper, pipe));
         let watch = Watch {
             task: task.abort_handle(),
             claims: HashSet::from([claim]),
@@ -131,7 +146,7 @@ impl Listening {
 }
 
 /// Waits for the end of a keeper's process and tells the claims that wait behind it. Without a pipe it
-/// has ended already, or cannot be watched: either way the claims had better look.
+/// has ended already.
 async fn mourn(shared: Weak<Shared>, keeper: KeeperId, pipe: Option<OwnedFd>) {
     if let Some(Ok(pipe)) = pipe.map(pipe::Sender::from_owned_fd_unchecked) {
         // The kernel reports an error to writers when the last reader is gone.
