@@ -1,12 +1,13 @@
-//! The named pipes in `alive/`: what a deleted pipe means.
+//! The named pipes in `alive/` and the clock: what a deleted pipe means, and which clocks are refused.
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper::backend::{Entry, Query, Released, Standing, Wake};
 
-use crate::stage::{SOON, Stage, assert_waits, exclusive, order};
+use crate::stage::{Actor, SOON, Stage, assert_waits, exclusive, order};
 
 /// Deletes all pipes, as a program that cleans up `/tmp` does.
 fn clean(stage: &Stage) -> Vec<PathBuf> {
@@ -103,4 +104,38 @@ async fn all_names_of_a_killed_process_are_free_at_once() {
         order(backend.enter(&exclusive(name), Entry::Try).await.unwrap());
     }
     assert_eq!(stage.pipes(), 1, "the pipe of the killed process is left");
+}
+
+/// This program in a time namespace whose boot-time clock is 100,000 seconds ahead.
+fn in_another_time() -> Command {
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["--time", "--boottime", "100000"]);
+    command.arg(std::env::current_exe().unwrap());
+    command
+}
+
+// proves: L1
+#[tokio::test]
+async fn another_time_namespace_is_refused() {
+    let stage = Stage::new();
+    let backend = stage.connect();
+    let held = exclusive("a");
+    order(backend.enter(&held, Entry::Try).await.unwrap());
+    let other = Actor::start(in_another_time(), &stage.path, "hold", "a");
+    let said = other.says();
+    assert!(
+        said.starts_with("error") && said.contains("time namespace"),
+        "{said}"
+    );
+    order(backend.renew(&[held]).await.unwrap()[0]);
+
+    // A directory that was first used there is refused here.
+    let stage = Stage::new();
+    let other = Actor::start(in_another_time(), &stage.path, "hold", "a");
+    other.expect("holds");
+    let error = stage.try_connect().unwrap_err();
+    assert!(error.to_string().contains("time namespace"), "{error}");
 }

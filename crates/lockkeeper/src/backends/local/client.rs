@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, OpenFlags, OptionalExtension, Params, params};
 
 use super::directory::{Directory, FileId};
-use super::faults::{damaged, from_sqlite, from_system};
+use super::faults::{damaged, denied, from_sqlite, from_system};
 use super::presence::KeeperId;
 use crate::backend::ClaimView;
 use crate::claim::{Claim, ClaimId, Party};
@@ -103,7 +103,13 @@ impl Database {
                 .connection
                 .execute_batch(include_str!("schema.sql"))
         })
-        .and_then(|()| database.connection.execute_batch("COMMIT"))
+        .and_then(|()| {
+            let sql = "INSERT INTO clock VALUES (?1)";
+            database
+                .connection
+                .execute(sql, [directory.boottime_offset_ns])
+        })
+        .and_then(|_| database.connection.execute_batch("COMMIT"))
         .and_then(|()| database.connection.query_row(write_back, [], |_| Ok(())))
         .map_err(|error| database.fault("making the claims", error))?;
         Ok(database)
@@ -129,14 +135,29 @@ impl Database {
         })
     }
 
-    /// Whether the tables are those of this version.
+    /// Whether the tables are those of this version, and their times those of this process's clock.
     pub(super) fn check(&self) -> Result<(), Error> {
         let version = self.connection.prepare_cached("PRAGMA user_version");
         let version = version.and_then(|mut get| get.query_row([], |row| row.get::<_, i64>(0)));
         match version.map_err(|error| self.fault("opening the claims", error))? {
-            1 => Ok(()),
+            2 => self.check_clock(),
             _ => Err(damaged(&self.directory.path, "the version of the claims")),
         }
+    }
+
+    fn check_clock(&self) -> Result<(), Error> {
+        let mut select = self.prepare("SELECT boottime_offset_ns FROM clock")?;
+        let theirs = select.query_row([], |row| row.get::<_, i64>(0));
+        let theirs = theirs.map_err(|error| self.fault("reading the clock", error))?;
+        let mine = self.directory.boottime_offset_ns;
+        if theirs == mine {
+            return Ok(());
+        }
+        Err(denied(format!(
+            "the leases in {} are counted in another time namespace, whose boot-time clock is {:?} away from this one's, so a held lock could seem free: use another directory, or run all its users in one time namespace (to move it here, stop them and delete claims-*.db* in it)",
+            self.directory.path.display(),
+            Duration::from_nanos(theirs.abs_diff(mine)),
+        )))
     }
 
     /// Begins a transaction as a writer at once: one that reads first could not become a writer later

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlag
 use rustix::io::Errno;
 
 use super::faults::{denied, from_system};
+use super::timens::boottime_offset_ns;
 use crate::error::Error;
 
 /// Flags of everything that is opened.
@@ -27,6 +28,8 @@ pub(super) struct Directory {
     pub(super) alive: OwnedFd,
     /// Whether its content is gone after a restart of the machine.
     pub(super) forgets: bool,
+    /// How far this process's boot-time clock is ahead of the machine's.
+    pub(super) boottime_offset_ns: i64,
     shared: bool,
 }
 
@@ -69,6 +72,7 @@ impl Directory {
             path: real,
             alive,
             forgets,
+            boottime_offset_ns: boottime_offset_ns()?,
             shared,
         })
     }

@@ -29,8 +29,8 @@
 //!
 //! # What to know before relying on it
 //!
-//! - Linux only, and one kernel: containers may share the directory, if they do not have a time
-//!   namespace of their own.
+//! - Linux only, and one kernel: containers may share the directory, if their boot-time clocks are the
+//!   same. A process in a time namespace with another offset is refused.
 //! - A child made by `fork` without `exec` inherits the pipe: if its parent is killed, the parent's
 //!   claims stay until their leases end. The child itself is refused; it connects anew.
 //! - A stopped process (`SIGSTOP`) keeps what it holds until the lease ends. If it was stopped in the
@@ -48,6 +48,7 @@ mod list;
 mod presence;
 mod reader;
 mod store;
+mod timens;
 mod watch;
 
 use std::sync::Arc;

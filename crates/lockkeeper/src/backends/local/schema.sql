@@ -27,4 +27,8 @@ CREATE TABLE broken (
     why        TEXT    NOT NULL
 ) STRICT;
 
-PRAGMA user_version = 1;
+CREATE TABLE clock (
+    boottime_offset_ns INTEGER NOT NULL -- of the time namespace by whose clock all times are counted
+) STRICT;
+
+PRAGMA user_version = 2;
