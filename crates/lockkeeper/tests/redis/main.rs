@@ -5,11 +5,11 @@ mod answers;
 mod cluster;
 mod loads;
 mod network;
-mod plain;
 mod processes;
 #[path = "../roles/mod.rs"]
 mod roles;
 mod sentinel;
+mod sequencers;
 mod server;
 mod stage;
 mod tampered;

@@ -1,6 +1,5 @@
 //! What a server's refusal means for the caller: the one table.
 
-use std::io;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError};
@@ -47,14 +46,6 @@ pub(crate) fn meaning(error: RedisError, during: &str) -> Error {
             during: during.to_owned(),
             source: Some(Arc::new(error)),
         },
-    }
-}
-
-/// The same error where something was done before it, so that no refusal means that nothing changed.
-pub(crate) fn in_doubt(error: RedisError) -> RedisError {
-    match meaning(error.clone(), "") {
-        Error::Unreachable { .. } => error,
-        _ => RedisError::from(io::Error::other(error)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The verbs: each is one call of its script, but for a claim that is likely to be alone as it enters.
+//! The verbs: each is one call of its script.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,6 @@ use redis::{RedisError, Value};
 
 use super::answer::{REDIS, meaning};
 use super::keys::Keys;
-use super::link::numbering::Doubts;
 use super::link::{Link, Script, Told};
 use super::route::Route;
 use super::wire::Asking;
@@ -45,7 +44,6 @@ pub(super) struct RedisBackend {
     pub(super) place: String,
     pub(super) waited: Waited,
     pub(super) record: Record,
-    pub(super) doubts: Doubts,
 }
 
 /// What was asked for the last claim, which is what is asked for the next one if the same party wants the same.
@@ -233,13 +231,10 @@ impl Backend for RedisBackend {
         let asking = Asking {
             keys: [&entrance.claims, entrance.order],
             bucket: entrance.bucket,
-            count: entrance.count,
             id: &claim.id,
             rest: &wanted.rest,
-            lease: claim.lease,
             lease_ms: &wanted.lease_ms,
             tries: entry == Entry::Try,
-            doubts: &self.doubts,
         };
         let answer = self.route.enter(&scripts::ENTER, &asking);
         let read = |told: &Value| wire::entered(told, claim.lease);
@@ -307,9 +302,7 @@ impl Backend for RedisBackend {
         };
         let args = [&claim.id.as_bytes()[..]];
         let answer = self.route.call(&scripts::RELEASE, &keys, &args, told).await;
-        let released = Self::read(answer, "releasing a lock", wire::released)?;
-        self.doubts.forget(&claim.id);
-        Ok(released)
+        Self::read(answer, "releasing a lock", wire::released)
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LockView>, Error> {

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::packed::Packed;
 use crate::Name;
 use crate::error::Error;
 
@@ -30,8 +29,6 @@ struct Bucket {
     claims: Vec<u8>,
     /// The last order number given in it.
     order: Vec<u8>,
-    /// Asks for the next one.
-    count: Packed,
 }
 
 /// Whatever a claim that enters needs.
@@ -41,8 +38,6 @@ pub(super) struct Entrance<'a> {
     pub(super) claims: Vec<u8>,
     /// The last order number given in its bucket.
     pub(super) order: &'a [u8],
-    /// Asks for the next one.
-    pub(super) count: &'a Packed,
 }
 
 impl Keys {
@@ -56,13 +51,9 @@ impl Keys {
                 "{prefix:?} is no prefix: 1 to {LONGEST_PREFIX} letters, digits or any of -_.:/"
             )));
         }
-        let buckets = (0..BUCKETS).map(|bucket| {
-            let order = of(prefix, bucket, ":order");
-            Bucket {
-                claims: of(prefix, bucket, ":k:"),
-                count: Packed::words(&[b"INCR", &order]),
-                order,
-            }
+        let buckets = (0..BUCKETS).map(|bucket| Bucket {
+            claims: of(prefix, bucket, ":k:"),
+            order: of(prefix, bucket, ":order"),
         });
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -96,7 +87,6 @@ impl Keys {
             bucket: number,
             claims: [&bucket.claims, name.as_str().as_bytes()].concat(),
             order: &bucket.order,
-            count: &bucket.count,
         }
     }
 

@@ -26,7 +26,7 @@ use super::socket::timed_out;
 use crate::lifecycle::deadline::Clock;
 use supervisor::supervise;
 
-pub(super) mod numbering;
+mod enter;
 mod supervisor;
 
 /// No command takes longer, whoever asks.

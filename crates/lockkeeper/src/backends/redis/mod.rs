@@ -1,8 +1,7 @@
-//! `redis://`: the lists live in a Redis server (7.0 or later, or Valkey), one Lua script per verb, and a way in without.
+//! `redis://`: the lists live in a Redis server (7.0 or later, or Valkey), one Lua script per verb.
 //!
 //! **Keys.** All keys of a name are in one hash slot: `PREFIX:{BUCKET}:k:NAME` is the name's own. A claim
-//! that is alone is its plain value, whose expiry is the lease: one call in, one call out; and if it was likely to be
-//! alone, that call is no script but two plain commands. As soon as
+//! that is alone is its plain value, whose expiry is the lease: one call in, one call out. As soon as
 //! a second claim stands in line, the value is the head of a list and there are three keys beside it:
 //! `…:r:NAME`, the records by claim; `…:q:NAME`, the queue by order number; `…:e:NAME`, the ends of the
 //! leases. So nothing that a hand-over does grows with the number of waiters. All four expire soon after the
@@ -92,7 +91,6 @@ pub async fn connect(config: &Config) -> Result<Arc<dyn Backend>, Error> {
         place: config.place(),
         waited: backend::Waited::default(),
         record: backend::Record::default(),
-        doubts: link::numbering::Doubts::default(),
     };
     Ok(backend.shared())
 }

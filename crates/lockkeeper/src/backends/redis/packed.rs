@@ -49,13 +49,8 @@ pub(super) fn begin(to: &mut Vec<u8>, parts: usize) {
 
 /// The next part.
 pub(super) fn part(to: &mut Vec<u8>, part: &[u8]) {
-    part_of(to, &[part]);
-}
-
-/// The next part, in pieces.
-pub(super) fn part_of(to: &mut Vec<u8>, pieces: &[&[u8]]) {
-    line(to, b'$', pieces.iter().map(|piece| piece.len()).sum());
-    pieces.iter().for_each(|piece| to.extend_from_slice(piece));
+    line(to, b'$', part.len());
+    to.extend_from_slice(part);
     to.extend_from_slice(b"\r\n");
 }
 

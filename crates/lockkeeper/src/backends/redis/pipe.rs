@@ -50,8 +50,6 @@ struct Traffic {
     unsent: Vec<u8>,
     /// In the order in which they were asked.
     questions: VecDeque<Question>,
-    /// An answer that is told together with the next one.
-    kept: Option<Value>,
     /// Whether many answers came at once: then more than one is asking, and it is better to write together.
     crowded: bool,
 }
@@ -66,10 +64,6 @@ struct Question {
 enum Tell {
     Nobody,
     Caller(oneshot::Sender<Value>),
-    /// Whoever asked the next question, along with its own answer.
-    WithNext,
-    /// Whoever asked this and the one before.
-    CallerOfBoth(oneshot::Sender<[Value; 2]>),
 }
 
 /// The writing end of a connection.
@@ -98,7 +92,6 @@ pub(super) fn pipe(
             writer: Some(writer),
             unsent: Vec::new(),
             questions: VecDeque::new(),
-            kept: None,
             crowded: false,
         }),
         mover: AtomicWaker::new(),
@@ -151,15 +144,6 @@ impl Pipe {
         self.put(|traffic| {
             let (tell, answer) = answer();
             traffic.put_both((first, Tell::Nobody), (cmd, Tell::Caller(tell)));
-            answer
-        })
-    }
-
-    /// Asks two questions in one piece, which are answered together.
-    pub(super) fn ask_both(&self, first: &impl Pack, second: &impl Pack) -> Answer<[Value; 2]> {
-        self.put(|traffic| {
-            let (tell, answer) = answer();
-            traffic.put_both((first, Tell::WithNext), (second, Tell::CallerOfBoth(tell)));
             answer
         })
     }
@@ -399,11 +383,6 @@ impl Traffic {
         match self.questions.pop_front().map(|question| question.tell) {
             Some(Tell::Caller(tell)) => {
                 let _nobody_waits = tell.send(value);
-            }
-            Some(Tell::WithNext) => self.kept = Some(value),
-            Some(Tell::CallerOfBoth(tell)) => {
-                let first = self.kept.take().ok_or(reply::Nonsense)?;
-                let _nobody_waits = tell.send([first, value]);
             }
             Some(Tell::Nobody) | None => {}
         }

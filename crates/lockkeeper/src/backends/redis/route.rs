@@ -56,7 +56,7 @@ impl Route {
             }
             // Data come to a node of a cluster by themselves, whoever is connected: every number is lifted there.
             Self::Cluster(cluster) => {
-                let claim = asking.claim(0);
+                let claim = asking.claim();
                 let (args, count) = asking.args(&claim);
                 let call = cluster.call(&scripts.lifting, &asking.keys, &args[..count]);
                 Box::pin(call).await

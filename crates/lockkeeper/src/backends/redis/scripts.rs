@@ -12,22 +12,24 @@ macro_rules! script {
     };
 }
 
-/// Two scripts that do the same, but for the number that they give: see [`super::counters`].
+/// Scripts that do the same, but for the number that they give and what they try first: see [`super::counters`].
 pub(super) struct Numbering {
     pub(super) lifting: LazyLock<Script>,
     pub(super) counting: LazyLock<Script>,
+    pub(super) behind: LazyLock<Script>,
 }
 
 pub(super) static ENTER: Numbering = Numbering {
     lifting: script!("enter_alone", "names", "list", "enter"),
     counting: script!(
-        "enter_counted",
+        "enter_next",
         "names",
         "enter_behind",
         "enter_alone",
         "list",
         "enter"
     ),
+    behind: script!("names", "enter_behind", "enter_alone", "list", "enter"),
 };
 pub(super) static RELEASE: LazyLock<Script> =
     script!("release_alone", "names", "release_next", "list", "release");

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::link::numbering::Doubts;
-use super::packed::Packed;
 use crate::backend::{ClaimView, LockView, Released, Standing, Wake};
 use crate::claim::{Claim, ClaimId, Party};
 use crate::{Mode, Name, Token, rule};
@@ -26,27 +24,18 @@ pub(super) struct Asking<'a> {
     /// The claims of the name, and the last order number given in its bucket.
     pub(super) keys: [&'a [u8]; 2],
     pub(super) bucket: u32,
-    /// Asks for the next order number of the bucket.
-    pub(super) count: &'a Packed,
     pub(super) id: &'a ClaimId,
     /// Its record but for the order.
     pub(super) rest: &'a str,
-    pub(super) lease: Duration,
     pub(super) lease_ms: &'a str,
     /// It does not wait.
     pub(super) tries: bool,
-    pub(super) doubts: &'a Doubts,
 }
 
 impl Asking<'_> {
-    /// The claim with an order number that it may get.
-    pub(super) fn claim(&self, guess: u64) -> Vec<u8> {
-        self.claim_parts(&digits(guess)).concat()
-    }
-
-    /// The same in parts: its id, the number, the rest of its record.
-    pub(super) fn claim_parts<'a>(&'a self, guess: &'a [u8; 16]) -> [&'a [u8]; 3] {
-        [self.id.as_bytes(), guess, self.rest.as_bytes()]
+    /// The claim: its id, room for its order number, the rest of its record.
+    pub(super) fn claim(&self) -> Vec<u8> {
+        [self.id.as_bytes(), UNNUMBERED, self.rest.as_bytes()].concat()
     }
 
     /// What the script gets besides its keys. To wait in line is the rule, and every argument costs the server time.
@@ -56,15 +45,8 @@ impl Asking<'_> {
     }
 }
 
-/// An order number. It has as many digits as the microseconds since 1970.
-pub(super) fn digits(mut number: u64) -> [u8; 16] {
-    let mut digits = [b'0'; 16];
-    for digit in digits.iter_mut().rev() {
-        *digit += (number % 10) as u8;
-        number /= 10;
-    }
-    digits
-}
+/// Stands for an order number, which has as many digits as the microseconds since 1970.
+const UNNUMBERED: &[u8] = b"0000000000000000";
 
 /// The record of a claim but for its order: what it wants, where to ring, who is behind it.
 pub(super) fn rest(claim: &Claim, channel: &str) -> String {

@@ -80,29 +80,6 @@ async fn dropped_calls_never_shift_answers() {
     }
 }
 
-// bug 66
-#[tokio::test]
-async fn two_answers_come_together_whoever_drops_theirs() {
-    let server = Redis::start().unwrap();
-    let (link, _news) = linked(server.address());
-    let pipe = link.connection().await.unwrap();
-    let words = |text: &str| Packed::words(&[b"ECHO", text.as_bytes()]);
-    for number in 0..5_000_u32 {
-        let [first, second] = ["a", "b"].map(|half| format!("{half}{number}"));
-        let both = pipe.ask_both(&words(&first), &words(&second));
-        if number % 3 == 0 {
-            drop(both);
-            continue;
-        }
-        let lone = format!("lone{number}");
-        let alone = pipe.ask(&words(&lone));
-        let (both, alone) = tokio::join!(both, alone);
-        let told = [first, second].map(|text| Value::BulkString(text.into_bytes()));
-        assert_eq!(both.unwrap(), told);
-        assert_eq!(alone.unwrap(), Value::BulkString(lone.into_bytes()));
-    }
-}
-
 // A peer that still acknowledges packets but never answers defeats the user time-out.
 #[tokio::test]
 async fn a_silent_connection_is_given_up() {

@@ -1,4 +1,4 @@
--- KEYS: claims of the name, last order of its bucket. ARGV: the claim, which is its id, a guess at its order and the rest
+-- KEYS: claims of the name, last order of its bucket. ARGV: the claim, which is its id, 16 bytes for its order and the rest
 -- of the record (" mode channel party..."); lease in ms; "try" if it must not wait. Returns the order of a claim that holds
 -- for its whole lease, else its standing.
 -- The quick way: nobody has the name. The claim is then a plain value, and the key's expiry is its lease.
@@ -19,7 +19,7 @@ if not held then
 end
 
 -- Numbers in order of time, and rising whatever the clock does; as text. `before` is what the counter was, `ahead` the
--- number of whoever is last in line: one that came by plain commands may be there before it is counted.
+-- number of whoever is last in line, which a counter from old data may lie below.
 local function rising(before, ahead)
   if type(before) == 'table' then
     error(before)

@@ -8,10 +8,10 @@ if head and string.sub(head, 1, 23) == 'a list of claims 1 x 0 ' then
   -- All keys are read before the first is written, as in list.lua.
   if #till == 13 and #head == 50 and till <= string.sub(head, 24, 36) and till >= safe and safe > now_ms
     and redis.call('EXISTS', records, queue, ends) == 3 then
-    local id, count = string.sub(claim, 1, 16), redis.call('INCR', KEYS[2])
+    local id, count = string.sub(ARGV[1], 1, 16), redis.call('INCR', KEYS[2])
     local order = string.format('%d', count)
     -- Whoever is not in the queue is in no line: if one of these is refused, the others do no harm.
-    if count >= 1e15 and redis.call('HSETNX', records, id, order .. string.sub(claim, 33)) == 1 then
+    if count >= 1e15 and redis.call('HSETNX', records, id, order .. string.sub(ARGV[1], 33)) == 1 then
       redis.call('ZADD', ends, till, id)
       redis.call('ZADD', queue, order, id)
       local ahead = redis.call('ZRANK', queue, id)
