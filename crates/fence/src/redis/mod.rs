@@ -48,7 +48,7 @@ impl<C: ConnectionLike + Clone + Send + Sync> RedisFence<C> {
         }
     }
 
-    async fn invoke(&self, pass: &Pass, value: &[u8]) -> Result<Option<String>, RedisError> {
+    async fn invoke(&self, pass: &Pass, value: &[u8]) -> Result<Option<Vec<u8>>, RedisError> {
         let mut call = self.script.key(&self.value[..]);
         call.key(&self.fence[..])
             .arg(format!("{:019}", pass.token().get()))
@@ -68,20 +68,19 @@ impl<C: ConnectionLike + Clone + Send + Sync> Fence for RedisFence<C> {
         let Some(record) = refused_by else {
             return Ok(());
         };
-        let seen = parse(&record).ok_or_else(|| FenceError::unreadable(&record))?;
-        Ok(pass.after(Some(&seen))?)
+        // The script has refused, so this is an error even if the client would admit the pass.
+        pass.after(Some(&readable(&record)?))?;
+        Err(unreadable(&record))
     }
 
     async fn highest(&self) -> Result<Option<Pass>, FenceError<RedisError>> {
         let mut connection = self.connection.clone();
         let get = redis::cmd("GET").arg(&self.fence[..]).to_owned();
-        let record: Option<String> = get
+        let record: Option<Vec<u8>> = get
             .query_async(&mut connection)
             .await
             .map_err(FenceError::Store)?;
-        let readable =
-            |record: String| parse(&record).ok_or_else(|| FenceError::unreadable(record));
-        record.map(readable).transpose()
+        record.map(|record| readable(&record)).transpose()
     }
 }
 
@@ -96,11 +95,23 @@ fn fence_key(key: &[u8]) -> Vec<u8> {
     [before, key, after].concat()
 }
 
-/// A token in 19 digits, a point, a claim.
-fn parse(record: &str) -> Option<Pass> {
-    let (token, claim) = record.split_once('.')?;
-    let token = Token::try_from(token.parse::<u64>().ok()?).ok()?;
-    Some(Pass::new(token, claim.parse().ok()?))
+fn record(pass: &Pass) -> String {
+    format!("{:019}.{}", pass.token().get(), pass.claim())
+}
+
+fn unreadable(record: &[u8]) -> FenceError<RedisError> {
+    FenceError::unreadable(String::from_utf8_lossy(record))
+}
+
+/// A token in 19 digits, a point, a claim: exactly as [`WRITE`] stores it, or it is no record.
+fn readable(bytes: &[u8]) -> Result<Pass, FenceError<RedisError>> {
+    let pass = || {
+        let (token, claim) = std::str::from_utf8(bytes).ok()?.split_once('.')?;
+        let token = Token::try_from(token.parse::<u64>().ok()?).ok()?;
+        let pass = Pass::new(token, claim.parse().ok()?);
+        (record(&pass).as_bytes() == bytes).then_some(pass)
+    };
+    pass().ok_or_else(|| unreadable(bytes))
 }
 
 #[cfg(test)]

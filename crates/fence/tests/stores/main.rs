@@ -6,6 +6,7 @@ mod history;
 mod http;
 mod on;
 mod optimistic;
+mod records;
 mod roles;
 mod stage;
 mod torture;
