@@ -110,6 +110,8 @@ pub(super) enum Begun {
     New,
     /// It entered before.
     Known(Place),
+    /// Nothing was recorded: the session has ended.
+    Ended,
 }
 
 #[derive(Default)]
@@ -122,6 +124,10 @@ impl Claims {
         if let Some(entry) = claims.get_mut(&key(claim)) {
             entry.renew(claim, now);
             return Begun::Known(entry.place.clone());
+        }
+        // Under the lock, because `end` removes the entries of a session once, after it is over.
+        if session.is_over() {
+            return Begun::Ended;
         }
         let place = Place {
             session: session.clone(),
@@ -323,5 +329,48 @@ impl Entry {
             self.ends = now + claim.lease;
             self.place.note.lease = claim.lease;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_testbed::ZooKeeper;
+
+    use super::*;
+    use crate::backends::zookeeper::Config;
+    use crate::claim::Party;
+    use crate::lifecycle::deadline::Clock;
+
+    // A caller fetches the session, then the session ends and its claims are removed, then the caller goes on. An entry
+    // that is recorded then is removed by nothing: each later request for it goes to the ended session.
+    // proves: L4
+    #[tokio::test]
+    async fn no_entry_begins_on_a_session_that_has_ended() {
+        let server = ZooKeeper::start().unwrap();
+        let url = format!("zookeeper://{}/locks?session=2s", server.address());
+        let clock = Clock::system();
+        let config = Config::from_url(&url).unwrap();
+        let session = Session::open(&config, &clock).await.unwrap();
+        let claim = Claim {
+            id: ClaimId::random().unwrap(),
+            name: Name::new("m").unwrap(),
+            mode: Mode::Exclusive,
+            lease: Duration::from_secs(30),
+            party: Arc::new(Party::here("test")),
+        };
+        let claims = Claims::default();
+        let begun = claims.begin(&claim, &session, clock.now());
+        assert!(matches!(begun, Begun::New), "{begun:?}");
+        server.server().kill().unwrap();
+        let mut states = session.client.states();
+        while !session.is_over() {
+            let changed = states.changed();
+            let changed = tokio::time::timeout(Duration::from_secs(30), changed).await;
+            changed.expect("the session ends").unwrap();
+        }
+        claims.end(&session);
+        let begun = claims.begin(&claim, &session, clock.now());
+        assert_eq!(claims.len(), 0, "{begun:?}");
+        assert!(matches!(begun, Begun::Ended), "{begun:?}");
     }
 }

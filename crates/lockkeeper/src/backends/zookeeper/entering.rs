@@ -40,8 +40,8 @@ impl Shared {
         entry: Entry,
     ) -> Result<Standing, Error> {
         self.check_lease(claim)?;
-        let session = self.session().await?;
-        if let Begun::Known(place) = self.claims.begin(claim, &session, self.clock.now()) {
+        let (session, begun) = self.begin(claim).await?;
+        if let Begun::Known(place) = begun {
             match self.enter_again(claim, &place).await? {
                 Standing::Gone => {}
                 // Its node was made by a question that was never answered; whoever tries does not wait.
@@ -51,6 +51,7 @@ impl Shared {
                 }
                 standing => return Ok(standing),
             }
+            // If the session ended meanwhile, `make_node` finds no entry and fails.
             self.claims.begin(claim, &session, self.clock.now());
         }
         // Whoever tries again and again to get a busy name writes nothing for it.
@@ -84,6 +85,17 @@ impl Shared {
                 })
             }
             judged => Ok(self.stands(claim, judged, &session)),
+        }
+    }
+
+    /// Records the claim under a session that lives. A session that ends between the two steps is followed by the next.
+    async fn begin(&self, claim: &Claim) -> Result<(Arc<Session>, Begun), Error> {
+        loop {
+            let session = self.session().await?;
+            match self.claims.begin(claim, &session, self.clock.now()) {
+                Begun::Ended => {}
+                begun => return Ok((session, begun)),
+            }
         }
     }
 

@@ -80,9 +80,10 @@ impl Shared {
         let mut link = self.link.subscribe();
         loop {
             match &*link.borrow_and_update() {
-                Link::Up(session) => return Ok(session.clone()),
+                Link::Up(session) if !session.is_over() => return Ok(session.clone()),
                 Link::Down(Some(error)) => return Err(error.clone()),
-                Link::Down(None) => {}
+                // `keep_session` is about to replace an ended session.
+                Link::Up(_) | Link::Down(None) => {}
             }
             let changed = link.changed().await;
             changed.map_err(|_| fault("waiting for a session", zk::Error::Closed))?;
