@@ -3,7 +3,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -36,8 +35,6 @@ pub(crate) struct Watchdog {
     longest_silence: Duration,
     /// Something earlier than before stands on the agenda.
     nudge: Notify,
-    /// How many pushes may have been for claims that were not yet on the agenda.
-    strays: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -50,6 +47,9 @@ struct Agenda {
     claims: HashMap<ClaimId, (Arc<Tracked>, Moment), RandomState>,
     /// What the engine was asked and has not answered.
     calls: Calls,
+    /// How many notifications may have been for claims that were not yet here. It is raised under the same lock as
+    /// the claim is looked up: a claim that is added later sees it raised.
+    strays: u64,
 }
 
 impl Default for Agenda {
@@ -59,6 +59,7 @@ impl Default for Agenda {
             order: BTreeSet::new(),
             claims: HashMap::default(),
             calls: Calls::default(),
+            strays: 0,
         }
     }
 }
@@ -69,7 +70,6 @@ impl Watchdog {
             agenda: Mutex::default(),
             longest_silence,
             nudge: Notify::new(),
-            strays: AtomicU64::new(0),
         }
     }
 
@@ -129,7 +129,7 @@ impl Watchdog {
 
     /// Changes whenever a push came that may have been for a claim which is not on the agenda yet.
     pub(crate) fn strays(&self) -> u64 {
-        self.strays.load(Ordering::SeqCst)
+        locked(&self.agenda).strays
     }
 
     /// How many claims are looked after.
@@ -145,20 +145,21 @@ impl Watchdog {
     /// Takes in an engine's push.
     pub(crate) fn take_in(&self, wake: Wake, now: Moment) {
         let claims: Vec<Arc<Tracked>> = {
-            let agenda = locked(&self.agenda);
+            let mut agenda = locked(&self.agenda);
             let find = |id: &ClaimId| agenda.claims.get(id).map(|(tracked, _)| tracked.clone());
-            match &wake {
+            let claims: Vec<_> = match &wake {
                 Wake::Look(id) | Wake::Holds { claim: id, .. } => find(id).into_iter().collect(),
                 Wake::LookAll => agenda
                     .claims
                     .values()
                     .map(|(claim, _)| claim.clone())
                     .collect(),
+            };
+            if claims.is_empty() || wake == Wake::LookAll {
+                agenda.strays += 1;
             }
+            claims
         };
-        if claims.is_empty() || wake == Wake::LookAll {
-            self.strays.fetch_add(1, Ordering::SeqCst);
-        }
         for tracked in claims {
             match wake {
                 // Its renewal is due when it always was: the push saves the question.
@@ -326,7 +327,7 @@ mod tests {
     use crate::claim::Party;
     use crate::{Mode, Name};
 
-    fn due_at(watchdog: &Watchdog, due: Moment) -> Arc<Tracked> {
+    fn claim() -> Arc<Tracked> {
         let name = Name::new("n").unwrap();
         let claim = Claim {
             id: ClaimId::random().unwrap(),
@@ -340,10 +341,41 @@ mod tests {
             }),
         };
         let key = LineKey::Common(name);
-        let tracked = Arc::new(Tracked::new(claim, Duration::ZERO, key, true));
+        Arc::new(Tracked::new(claim, Duration::ZERO, key, true))
+    }
+
+    fn due_at(watchdog: &Watchdog, due: Moment) -> Arc<Tracked> {
+        let tracked = claim();
         tracked.hurry(due);
         watchdog.schedule(&tracked);
         tracked
+    }
+
+    /// A claim that enters while its notification arrives is either found by the notification or sees that an
+    /// unmatched one came.
+    // proves: W5
+    #[test]
+    fn a_notification_beside_the_entry_of_its_claim_is_not_lost() {
+        let (start, arrives) = (Moment::from_nanos(1), Moment::from_nanos(2));
+        for _ in 0..30_000 {
+            let watchdog = Watchdog::new(Duration::MAX);
+            let (tracked, barrier) = (claim(), std::sync::Barrier::new(2));
+            let before = watchdog.strays();
+            let noticed = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    watchdog.take_in(Wake::Look(tracked.id), arrives);
+                });
+                let entering = scope.spawn(|| {
+                    tracked.hurry(start);
+                    barrier.wait();
+                    watchdog.schedule(&tracked);
+                    watchdog.strays() != before
+                });
+                entering.join().unwrap()
+            });
+            assert!(noticed || tracked.due() == arrives, "nothing will look");
+        }
     }
 
     #[test]
