@@ -79,16 +79,22 @@ impl FileFence {
     /// As [`FileFence::replace`].
     pub fn highest(&self) -> Result<Option<Pass>, FenceError<io::Error>> {
         let path = self.beside("fence");
-        if !path.exists() {
-            return Ok(None);
-        }
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            known => known.map_err(FenceError::Store)?,
+        };
         Ok(Record::open(&path, self.patience)?.highest())
     }
 
     /// Replaces the file; the caller has the lock, so nobody else has this draft.
     fn put(&self, content: &[u8]) -> io::Result<()> {
         let path = self.beside("draft");
-        let mut draft = File::create(&path)?;
+        // One that a crash left, or a symbolic link of another user, which is not followed.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut draft = File::create_new(&path)?;
         if let Ok(old) = fs::metadata(&self.path) {
             draft.set_permissions(old.permissions())?;
         }

@@ -3,15 +3,20 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
 
 use crate::{FenceError, Pass, Token};
 
 /// Text, a checksum, blanks and a line's end: small enough never to be split by a disk.
 const SLOT: usize = 64;
+
+/// A symbolic link in place of the record is an error: another user of the directory may have made it.
+const NO_LINK: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// Between two tries to lock; others hold it for as long as a disk takes to write.
 const TRY_AGAIN: Duration = Duration::from_micros(500);
@@ -33,6 +38,8 @@ impl Record {
         let length = read(&file, &mut bytes).map_err(FenceError::Store)?;
         // A first slot that is not even whole was never finished, so nothing was written under it.
         if length < SLOT {
+            // Nor is it certain that the file's name is on the disk.
+            sync_directory(path).map_err(FenceError::Store)?;
             let (highest, free) = (None, 0);
             return Ok(Self {
                 file,
@@ -65,26 +72,36 @@ impl Record {
     /// Compares, and makes the pass the highest one, on the disk, before it returns.
     pub(crate) fn raise(&mut self, pass: &Pass) -> Result<(), FenceError<io::Error>> {
         pass.after(self.highest.as_ref())?;
+        // The writer of the newest slot may have failed to flush it, so it may not be on the disk. It is written again, because
+        // a second flush alone may write nothing. Only then may the other slot, perhaps the only good one, be overwritten.
+        if let Some(newest) = self.highest {
+            self.write(&newest, SLOT as u64 - self.free)?;
+        }
         if self.highest == Some(*pass) {
             return Ok(());
         }
-        let written = self.file.write_all_at(&slot(pass), self.free);
-        let written = written.and_then(|()| self.file.sync_data());
-        written.map_err(FenceError::Store)?;
+        self.write(pass, self.free)?;
         self.free = SLOT as u64 - self.free;
         self.highest = Some(*pass);
         Ok(())
     }
+
+    /// Writes one slot and flushes it.
+    fn write(&self, pass: &Pass, at: u64) -> Result<(), FenceError<io::Error>> {
+        let written = self.file.write_all_at(&slot(pass), at);
+        let written = written.and_then(|()| self.file.sync_data());
+        written.map_err(FenceError::Store)
+    }
 }
 
 fn locked(path: &Path, patience: Duration) -> io::Result<File> {
-    let is_new = !path.exists();
     let mut options = OpenOptions::new();
     let file = options
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(NO_LINK)
         .open(path)?;
     let start = Instant::now();
     loop {
@@ -94,9 +111,6 @@ fn locked(path: &Path, patience: Duration) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => return Err(busy(path, patience)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-    }
-    if is_new {
-        sync_directory(path)?;
     }
     Ok(file)
 }
@@ -189,6 +203,22 @@ mod tests {
             }
             fs::write(&path, &whole).unwrap();
         }
+    }
+
+    /// An earlier process may have written the equal record and failed to flush it.
+    // proves: F3
+    #[test]
+    fn an_equal_record_is_flushed_again() {
+        // A device that takes every write and refuses to flush.
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let (highest, free) = (Some(pass(7)), 0);
+        let mut record = Record {
+            file,
+            highest,
+            free,
+        };
+        let raised = record.raise(&pass(7));
+        assert!(matches!(raised, Err(FenceError::Store(_))), "{raised:?}");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What the fences do with records that they did not write themselves.
 
+use std::os::unix::fs::symlink;
+
+use lockkeeper_fence::file::FileFence;
 use lockkeeper_fence::redis::RedisFence;
 use lockkeeper_fence::{Fence, FenceError, Pass, Token};
 use lockkeeper_testbed::Redis;
@@ -50,4 +53,29 @@ fn redis_refuses_to_write_over_a_malformed_record() {
             assert_eq!(value, "before", "{what}");
         }
     });
+}
+
+/// Another user of the directory cannot make a writer write to a file elsewhere.
+// proves: F3
+#[test]
+fn the_files_beside_a_fenced_file_are_not_followed_as_links() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = |name: &str| directory.path().join(name);
+    let pass = Pass::from(Token::new(7, 0).unwrap());
+
+    std::fs::write(beside("victim"), "untouched").unwrap();
+    symlink(beside("victim"), beside("one.draft")).unwrap();
+    let one = FileFence::new(beside("one"));
+    one.replace(&pass, b"content").unwrap();
+    assert_eq!(std::fs::read(beside("victim")).unwrap(), b"untouched");
+    assert!(std::fs::symlink_metadata(one.path()).unwrap().is_file());
+    assert_eq!(std::fs::read(one.path()).unwrap(), b"content");
+
+    symlink(beside("absent"), beside("two.fence")).unwrap();
+    let two = FileFence::new(beside("two"));
+    let highest = two.highest();
+    assert!(matches!(highest, Err(FenceError::Store(_))), "{highest:?}");
+    let written = two.replace(&pass, b"content");
+    assert!(matches!(written, Err(FenceError::Store(_))), "{written:?}");
+    assert!(!beside("absent").exists() && !two.path().exists());
 }
